@@ -1,5 +1,5 @@
-// Keys of what programs hold: a block of the heap, whichever interface it came through, and a
-// buffer of a carve have keys to their last byte; memory that is not the pool's has none.
+// Keys of a program's memory. A block of the heap, from any interface, and a buffer of a carve have
+// keys to their last byte; memory outside the pool has none.
 #include "transport/registration.h"
 
 #include <cstdlib>
@@ -22,8 +22,8 @@ using namespace bedplate;
 
 namespace {
 
-// The keys of the process's pool for two devices: one takes a segment whole, the other in regions
-// of 1 MiB, so that a large block needs several keys.
+// The keys of the process's pool for two devices: one takes a segment as a whole, the other in
+// regions of 1 MiB, so that a large block needs several keys.
 class Keys {
  public:
   Keys() {
@@ -78,7 +78,7 @@ int static_data = 1;
 
 }  // namespace
 
-// In a process of its own, because nothing takes a segment of the process's pool back.
+// In a process of its own, because a segment of the process's pool cannot be removed.
 BP_PROBE(KeysOfBuffers) {
   const BufferPool::Options options = {.buffer_bytes = 100 * kKiB, .buffer_count = 30};
   auto created = process_pool().create_segment("buffers", 4 * kMiB, PageSize::k4KiB, 1);

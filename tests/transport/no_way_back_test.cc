@@ -1,9 +1,8 @@
-// Every way of taking memory from under a registration, tried on a sealed pool: as a raw system
-// call and through libc. Each way that the runtime reports as stopped must be refused, or lose
-// nothing; in the end every page of the pool has the content and the physical page that it had
-// before.
+// Tries every way of taking memory from under a registration on a sealed pool: as a raw system call
+// and through libc. A way that the runtime reports as stopped must be refused, or change nothing.
+// In the end every page of the pool has its earlier content and physical page.
 //
-// Each trial runs in a fresh process, on that process's own pool: a sealed pool stays sealed.
+// Each trial runs in a fresh process, on that process's own pool, because a seal is final.
 #include "pinned_pool/no_way_back.h"
 
 #include <algorithm>
@@ -47,7 +46,7 @@ int answer(Word outcome) noexcept {
   return reinterpret_cast<intptr_t>(reinterpret_cast<void*>(outcome)) == -1 ? errno : 0;
 }
 
-// The kernel's answer to a raw call, and libc's to its function: 0 or errno.
+// The result of a raw system call, and of libc's function: 0 or errno.
 #define BP_RAW(...) \
   [](const Segment& segment [[maybe_unused]]) { return answer(syscall(__VA_ARGS__)); }
 #define BP_LIBC(...) [](const Segment& segment [[maybe_unused]]) { return answer((__VA_ARGS__)); }
@@ -70,7 +69,7 @@ int attach_over(const Segment& segment, bool is_raw) {
   return outcome;
 }
 
-// The pools here lie on node 0. This is another one, where there is one.
+// A node other than 0, on which the pools here lie; 0 if there is no other.
 int other_node() {
   const NodeSet nodes = memory_nodes();
   int node = kNodeCountMax - 1;
@@ -95,7 +94,7 @@ int soft_offline(const Segment& segment) {
   return answer(syscall(SYS_madvise, segment.address, kSmallPage, kSoftOffline));
 }
 
-// Whether what a trial does to the machine does not matter: tests/guest/init says so.
+// Whether a trial may harm the machine: tests/guest/init sets this variable.
 bool is_disposable_machine() { return std::getenv("BEDPLATE_DISPOSABLE_MACHINE") != nullptr; }
 
 int compact(const Segment&) {
@@ -127,7 +126,7 @@ const Trial kTrials[] = {
     {"shmat SHM_REMAP", [](const Segment& segment) { return attach_over(segment, true); },
      [](const Segment& segment) { return attach_over(segment, false); }},
     {"shmdt", BP_RAW(SYS_shmdt, segment.address), BP_LIBC(shmdt(segment.address))},
-    // The kernel answers with the break that stays; not even moving it would touch the pool.
+    // brk(0) returns the present break. Even a moved break would not touch the pool.
     {"brk", [](const Segment&) { return answer(syscall(SYS_brk, 0)); }, nullptr},
     {"ftruncate", BP_RAW(SYS_ftruncate, segment.memfd, page_of(segment)),
      BP_LIBC(ftruncate(segment.memfd, static_cast<off_t>(page_of(segment))))},
@@ -173,7 +172,7 @@ const Trial kTrials[] = {
     {"compaction", &compact, nullptr},
 };
 
-// The physical page of each small page; zeros for a process that has no right to know.
+// The physical page of each small page; zeros if the process may not read them.
 std::vector<uint64_t> physical_pages(const Segment& segment) {
   std::vector<uint64_t> entries(segment.bytes / kSmallPage);
   const Fd pagemap(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
@@ -208,7 +207,7 @@ bool is_filled(const Segment& segment) {
   test::probe_failed(__FILE__, __LINE__, text.c_str());
 }
 
-// Tries all ways on the segments that `stoppers` protect.
+// Tries all ways on the segments, which `stoppers` protect.
 void try_all(const std::vector<const Segment*>& segments, uint32_t stoppers) {
   for (const Segment* segment : segments) {
     fill(*segment);
@@ -235,7 +234,7 @@ void try_all(const std::vector<const Segment*>& segments, uint32_t stoppers) {
   }
 }
 
-// A pool of segment 0 and another one of each size of page that is there.
+// A pool with segment 0, and with another segment of each available page size.
 std::vector<const Segment*> make_segments() {
   PinnedPool& pool = process_pool();
   if (pool.segment_count() == 0) {
@@ -250,7 +249,7 @@ std::vector<const Segment*> make_segments() {
   return segments;
 }
 
-// The same, held by a device and sealed.
+// The same segments, pinned by a device, in a sealed pool.
 std::vector<const Segment*> make_pool(PagePin& pin) {
   PinnedPool& pool = process_pool();
   const auto segments = make_segments();
@@ -305,7 +304,7 @@ TEST(NoWayBack, SeccompStopsRawCallsToo) {
   BP_CHECK_PROBE(SeccompStopsRawCallsToo);
 }
 
-// Without a device, the filter is what holds the pages where they are.
+// Without a device, only the filter keeps the pages in place.
 BP_PROBE(SeccompAloneHoldsPages) {
   const auto segments = make_segments();
   process_pool().seal();
@@ -319,7 +318,8 @@ TEST(NoWayBack, SeccompAloneHoldsPages) {
   BP_CHECK_PROBE(SeccompAloneHoldsPages);
 }
 
-// That the trials are real: with neither device nor filter each of these moves a sealed page.
+// Proves that the trials are real: without a device and a filter, each of these three moves a
+// sealed page.
 BP_PROBE(PagesThatNothingHoldsMove) {
   const auto segments = make_segments();
   BP_PROBE_CHECK(segments.size() == 2);
@@ -346,7 +346,8 @@ TEST(NoWayBack, PagesThatNothingHoldsMove) {
   BP_CHECK_PROBE(PagesThatNothingHoldsMove);
 }
 
-// Memory in the range that nothing else protects, at its edges, and calls that only reach into it.
+// Memory that only the filter protects: calls at the edges of the range, and calls that reach into
+// it.
 BP_PROBE(SeccompAloneStopsWhatItJudges) {
   constexpr uint64_t kBytes = 16 * kSmallPage;
   auto* begin = reinterpret_cast<std::byte*>(test::kTestPoolBaseInRange);
@@ -393,11 +394,11 @@ BP_PROBE(SeccompAloneStopsWhatItJudges) {
   BP_PROBE_CHECK(unmap(begin - kBytes, kSmallPage) == 0);
 }
 TEST(NoWayBack, SeccompAloneStopsWhatItJudges) {
-  BP_SKIP_UNDER_SANITIZER();  // its run-time library unmaps and advises wherever it likes
+  BP_SKIP_UNDER_SANITIZER();  // its run-time library unmaps and advises memory anywhere
   BP_CHECK_PROBE(SeccompAloneStopsWhatItJudges);
 }
 
-// Another process that has the file only: it reads it, and can do nothing else.
+// A process that has only the file can read it, and do nothing else.
 BP_PROBE(AnotherProcessCanOnlyRead) {
   PagePin pin;
   const auto segments = make_pool(pin);

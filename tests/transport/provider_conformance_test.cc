@@ -1,8 +1,8 @@
-// The demands of docs/transport.md on every provider, tested with each: self, shm in its three
-// layouts, verbs if there is a device, and the fake one.
+// The requirements of docs/transport.md for every provider, tested with each: self, shm in its
+// three layouts, verbs if there is a device, and the fake one.
 //
-// A provider is tested through a Link: an endpoint, the messenger of its other end (the same one,
-// where a provider sends to itself), and memory that may be lent and exposed.
+// A provider is tested through a Link: an endpoint, and the messengers of both ends, which are the
+// same if a provider sends to itself. Links has the memory that may be lent and exposed.
 #include <functional>
 #include <random>
 
@@ -31,7 +31,7 @@ struct Arrived {
 struct Link {
   const char* name = "";
   Endpoint* endpoint = nullptr;  // from sender to receiver
-  Endpoint* back = nullptr;      // from receiver to sender: what the receiver exposes with
+  Endpoint* back = nullptr;      // from receiver to sender: the receiver exposes memory by it
   Messenger* sender = nullptr;
   Messenger* receiver = nullptr;
   std::vector<Arrived> arrived;
@@ -51,7 +51,7 @@ struct Link {
     sender->poll(16);
     if (receiver != sender) receiver->poll(16);
   }
-  // Polls until `is_done`; at most so often that only a provider that forgot it is meant.
+  // Polls until `is_done`, or so often that only a provider that forgot it can have failed.
   bool poll_until(const std::function<bool()>& is_done) {
     for (int i = 0; i < 10000 && !is_done(); ++i) poll();
     return is_done();
@@ -63,7 +63,7 @@ struct Link {
     complete([&](Completion* done) { return back->get(bytes, loan.remote, done); });
     return bytes;
   }
-  // Tries again while the provider says so.
+  // Repeats the operation while it returns kAgain.
   SendStatus insist(const std::function<SendStatus()>& operation) {
     SendStatus status = operation();
     for (int i = 0; i < 10000 && status == SendStatus::kAgain; ++i) {
@@ -72,7 +72,8 @@ struct Link {
     }
     return status;
   }
-  // The same for what ends with a completion; checks that it came once, and not from the call.
+  // The same, for an operation with a completion. Checks that the completion comes once, and not
+  // from within the call.
   void complete(const std::function<SendStatus(Completion*)>& operation) {
     Counted done;
     uint32_t during_the_call = 0;
@@ -95,7 +96,8 @@ struct Link {
 
 std::span<const std::byte> view(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// Memory that every member may lend, since it is a segment of this pool.
+// A link of each provider, and memory that every member may lend, because it is a segment of the
+// pool.
 class Links {
  public:
   Links() {
@@ -209,7 +211,7 @@ TEST(ProviderConformance, RoomIsToldWhenThereIsSome) {
     link.sender->notify_room(*link.endpoint, room);
     CHECK_TEXT(link.sender->sleep_max_ns() <= RoomWait::kLookMaxNs, link.name);
     link.sender->take_back(taken_back);
-    LONGS_EQUAL_TEXT(0, room.count, link.name);  // from a poll alone
+    LONGS_EQUAL_TEXT(0, room.count, link.name);  // only a poll calls it
     if (link.receiver != link.sender) {
       for (int i = 0; i < 100; ++i) link.sender->poll(16);
       LONGS_EQUAL_TEXT(0, room.count, link.name);
@@ -257,7 +259,7 @@ TEST(ProviderConformance, LoansLieWhereTheyLayAndComeBackOnce) {
     LONGS_EQUAL_TEXT(1000, bytes.size(), link.name);
     CHECK_TEXT(bytes[999] == std::byte{42}, link.name);
     for (int i = 0; i < 1000; ++i) link.poll();
-    LONGS_EQUAL_TEXT(0, returned.count, link.name);  // nobody has released it
+    LONGS_EQUAL_TEXT(0, returned.count, link.name);  // it has not been released
     link.receiver->release(loan);
     LONGS_EQUAL_TEXT(0, returned.count, link.name);  // never from within a call
     CHECK_TEXT(link.poll_until([&] { return returned.count > 0; }), link.name);
@@ -313,7 +315,7 @@ TEST(ProviderConformance, PutsAndGetsCopyAndEndOnce) {
   });
 }
 
-// The initiator's memory is not the pool's; the provider chooses the memory that peers may reach.
+// The initiator's memory is outside the pool; the target's is in it.
 TEST(ProviderConformance, PutsAndGetsTakeMemoryThatIsNotOfThePool) {
   static std::byte from[10'000], into[10'000];
   links.for_each([this](Link& link) {
@@ -398,7 +400,7 @@ TEST(ProviderConformance, RefusesWhoIsNotThere) {
   FakeProvider fake(2, 1, messenger.dispatcher());
   messenger.add_provider(self);
   messenger.add_provider(fake);
-  CHECK(messenger.connect({1}).ok());  // the second provider leads there
+  CHECK(messenger.connect({1}).ok());  // by the second provider
   const auto refused = messenger.connect({9});
   CHECK_FALSE(refused.ok());
   STRCMP_EQUAL("self: this is member 0; fake: there are 2 fake peers", refused.error().answer);

@@ -1,5 +1,5 @@
-// Keys: what has one, what has none, how far one reaches, what a device limits, and random pointers
-// against a slow reference. The devices are fakes.
+// Keys: the memory that has one, the range of a key, the limits of a device, and random pointers
+// compared with a slow reference. The devices are fakes.
 #include "transport/registration.h"
 
 #include <random>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint64_t kPage = 4 * kKiB;
 
-// Any region is looked at, one after the other.
+// Searches all regions, one after the other.
 KeyedRange slow_key(const std::vector<Region>& regions, const void* pointer, uint64_t bytes) {
   const auto wanted = reinterpret_cast<uintptr_t>(pointer);
   for (size_t i = 0; i < regions.size(); ++i) {
@@ -40,7 +40,7 @@ int static_data = 1;
 
 }  // namespace
 
-// In a process of its own, because nothing takes a seal back.
+// In a process of its own, because a seal is final.
 BP_PROBE(RegistrationAfterTheSeal) {
   PinnedPool& pool = process_pool();
   const RegistrationCounts before = registration_counts();
@@ -74,7 +74,7 @@ TEST_GROUP(KeyTable) {
 
   void create() { CHECK(table.create(*pool, device).ok()); }
 
-  // munmap goes by the segments' sizes, and must only take what is there.
+  // munmap uses the segments' sizes, which must be true again.
   void teardown() override {
     for (uint32_t i = 0; i < pool->segment_count(); ++i) {
       Segment& segment = pool->segment(i);
@@ -88,7 +88,8 @@ TEST_GROUP(KeyTable) {
     CHECK_EQUAL(key, got.key);
     CHECK_EQUAL(covered, got.bytes);
   }
-  // Keys are right at the begin and the end of each region, and before and behind it.
+  // Checks keys at the begin and the end of each region, and that there is none before the first
+  // region and behind the last.
   void check_borders() {
     for (size_t i = 0; i < device.regions.size(); ++i) {
       const Region& region = device.regions[i];
@@ -169,7 +170,7 @@ TEST(KeyTable, ASegmentOfExactlyARegionTakesOne) {
   Segment& next = pretend("next", kPage);
   create();
   LONGS_EQUAL(2, device.regions.size());
-  // The segment behind was created while the first had a page: it begins one region further.
+  // The next segment was created while the first had one page, so it begins one region further.
   CHECK(device.regions[0].address + kRegionBytes == device.regions[1].address);
   check_key(100, 1, next.address - 1, 100);
   check_key(101, 100, next.address, 100);
@@ -187,7 +188,8 @@ TEST(KeyTable, MemoryThatIsNotThePoolsHasNoKey) {
   check_no_key(elsewhere);
   check_no_key(nullptr);
   check_no_key(reinterpret_cast<void*>(UINTPTR_MAX));
-  // In the range of the pool, but no segment: a gap behind one, the last byte, one too far.
+  // No segment: two addresses behind one, the last byte of the pool's range, and the bytes around
+  // the range.
   check_no_key(segment.address + kPage);
   check_no_key(segment.address + kRegionBytes);
   check_no_key(reinterpret_cast<void*>(kPoolBase + kPoolSpanBytes - 1));
@@ -260,7 +262,7 @@ TEST(KeyTable, APoolOutsideTheRangeIsADefect) {
 #endif
 }
 
-// ---- what a device limits -----------------------------------------------------------------------
+// ---- Limits of a device ----
 
 TEST(KeyTable, ADeviceWithoutLimitsTakesASegmentInOnePiece) {
   pretend("small", kPage);
@@ -269,7 +271,7 @@ TEST(KeyTable, ADeviceWithoutLimitsTakesASegmentInOnePiece) {
   LONGS_EQUAL(2, device.regions.size());
   CHECK_EQUAL(segment.bytes, device.regions[1].bytes);
   check_borders();
-  // Every region of addresses has the key, and the key reaches to the segment's end.
+  // Each of these addresses has the key, which reaches to the segment's end.
   for (uint64_t at = 0; at < segment.bytes; at += kRegionBytes / 2) {
     check_key(101, segment.bytes - at, segment.address + at, UINT64_MAX);
   }
@@ -361,7 +363,7 @@ TEST(KeyTable, ALongSumIsCutAndStillAddsUp) {
                refused.error().answer);
 }
 
-// ---- taking it back -----------------------------------------------------------------------------
+// ---- Deregistration ----
 
 TEST(KeyTable, GivesNoKeyAnyMoreOnceItsDeviceDeregisters) {
   Segment& segment = pretend("one", kPage);
@@ -399,7 +401,7 @@ TEST(KeyTable, AgreesWithASlowSearchForRandomPointers) {
   const test::Seed seed;
   std::mt19937_64 random(seed.value());
   for (int i = 0; i < 12; ++i) {
-    // A segment is created with a page, so it gets one region: it may claim no more.
+    // A segment is created with one page, so it has one region, and may claim no more.
     pretend("one", kPage * (1 + random() % (kRegionBytes / kPage)));
   }
   pretend("large", kPage * (1 + random() % (9 * kRegionBytes / kPage)));

@@ -1,5 +1,5 @@
-// A running shard's timers, sockets (over both backends) and files are for its thread alone.
-// Another thread that uses them meets an assertion, in builds that have assertions.
+// The timers, sockets (over both backends) and files of a running shard belong to its thread.
+// Another thread that uses them fails an assertion, in builds that have assertions.
 #include "platform/assert.h"
 
 #if BP_DEBUG
@@ -38,7 +38,7 @@ class OwnedBodies : public SocketsFixture {
     TimerQueue& timers = loop->timers();
     timers.reserve_more(1);
     run_elsewhere();
-    Timer timer;  // nobody to be called: that is looked at later
+    Timer timer;  // has no function, but arm() checks the thread first
     BP_CHECK_DIES("is_own_thread()", timers.arm(timer, 1));
     BP_CHECK_DIES("is_own_thread()", timers.cancel(timer));
     BP_CHECK_DIES("is_own_thread()", timers.expire(0));
@@ -67,7 +67,7 @@ class OwnedBodies : public SocketsFixture {
     BP_CHECK_DIES(kWords, sockets->sleep_until(0));
   }
 
-  // Those of the ring; without one a thread has them.
+  // The files of the ring only. Without a ring, a thread serves the files.
   void files() {
     FileBackend* backend = sockets->file_backend();
     run_elsewhere();

@@ -10,17 +10,18 @@
 
 namespace bedplate::test {
 
-// An address that no other test uses, beyond the pool's range: EAL's memory would be foreign there.
+// An address that no other test uses. EAL's memory would be foreign memory in the pool's range, so
+// this is beyond it.
 inline constexpr uintptr_t kEalPoolBase = kPoolBase + 2 * kPoolSpanBytes;
 inline constexpr uint64_t kEalHeapBytes = 96 * kMiB;
 
-// The pool that EAL knows: "dpdk", its own segment, and "buffers", for what tests take. Both stay
-// until the process ends.
+// The pool that EAL knows. Its segments stay until the process ends: "dpdk" is EAL's own, and tests
+// take memory from "buffers".
 struct EalPool {
   PinnedPool pool{kEalPoolBase};
   std::span<std::byte> own;
   std::span<std::byte> buffers;
-  std::span<std::byte> left;  // of them
+  std::span<std::byte> left;  // the rest of `buffers`
 };
 
 inline constexpr uint64_t kEalBuffersBytes = 48 * kMiB;
@@ -44,7 +45,7 @@ inline EalPool& started_eal() {
   return *all;
 }
 
-// A part of its buffers, for good: pools of mbufs are never given back.
+// Takes a part of the buffers for good: pools of mbufs are never destroyed.
 inline std::span<std::byte> take_buffers(uint64_t bytes) {
   EalPool& all = started_eal();
   BP_ASSERT(bytes <= all.left.size());

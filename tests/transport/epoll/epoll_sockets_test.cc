@@ -1,5 +1,5 @@
-// Tests of epoll alone: edges, which the kernel tells once, the queue of sockets to try, and whole
-// milliseconds. tests/transport/sockets/stream_sockets_test.cc tests both backends.
+// Tests of epoll alone: edges, which the kernel reports once, the queue of sockets to try, and
+// whole milliseconds. tests/transport/sockets/stream_sockets_test.cc tests both backends.
 #include <memory>
 
 #include <sys/socket.h>
@@ -33,7 +33,7 @@ TEST_GROUP_BASE(EpollEdges, SocketsFixture) {
   static void say(Pair & pair, size_t bytes = 1) {
     LONGS_EQUAL(bytes, write_now(pair.peer.number(), pattern_bytes(0, bytes).data(), bytes));
   }
-  // Until what is tried in vain has been.
+  // Polls until no socket is left to try.
   void come_to_rest() {
     for (int i = 0; i < 4; ++i) sockets->poll(64);
   }
@@ -48,14 +48,14 @@ TEST(EpollEdges, WhatWouldBlockIsNotTriedAgainUntilTheKernelTellsOfIt) {
   come_to_rest();
   const uint64_t before = calls();
   for (int i = 0; i < 100; ++i) LONGS_EQUAL(0, sockets->poll(64));
-  CHECK_EQUAL(before + 100, calls());  // each asks the kernel for events, and nothing else
+  CHECK_EQUAL(before + 100, calls());  // each poll only asks the kernel for events
   say(pair);
   LONGS_EQUAL(1, sockets->poll(64));
   LONGS_EQUAL(1, pair.ours.receive_count);
   detach(pair);
 }
 
-// The kernel does not tell of it again, so a second sleep would lose it.
+// The kernel reports an edge once, so a second sleep would lose it.
 TEST(EpollEdges, AnEdgeThatEndedASleepIsHandledByTheNextPoll) {
   CHECK(is_available());
   Pair pair;
@@ -83,7 +83,7 @@ TEST(EpollEdges, ASocketThatWasDetachedAfterTheSleepIsNotTouched) {
   say(leaves);
   sockets->sleep_until(monotonic_ns() + test::kPatienceNs);  // both have an event
   sockets->detach(leaves.ours.socket);
-  leaves.ours.socket.can_receive = false;  // its memory is another's now
+  leaves.ours.socket.can_receive = false;  // its memory now belongs to another object
   LONGS_EQUAL(1, sockets->poll(64));
   CHECK(!leaves.ours.socket.can_receive);
   LONGS_EQUAL(1, stays.ours.receive_count);
@@ -136,8 +136,8 @@ TEST(EpollEdges, WhatACallbackStartsWaitsForTheNextPoll) {
   detach(reader.pair);
 }
 
-// The kernel counts in milliseconds: a sleep that ended before its deadline would be followed by
-// many that last no time at all.
+// The kernel counts in milliseconds. If a sleep ended before its deadline, many sleeps of no
+// duration would follow.
 TEST(EpollEdges, ASleepThatNothingEndsLastsUntilItsDeadline) {
   CHECK(is_available());
   for (const uint64_t wanted_ns : {kNsPerMs / 10, kNsPerMs + kNsPerMs / 2, 3 * kNsPerMs - 1}) {
@@ -146,6 +146,6 @@ TEST(EpollEdges, ASleepThatNothingEndsLastsUntilItsDeadline) {
     CHECK_COMPARE(monotonic_ns(), >=, deadline_ns);
   }
   const uint64_t before = calls();
-  sockets->sleep_until(monotonic_ns());  // it has passed
+  sockets->sleep_until(monotonic_ns());  // the deadline has passed
   CHECK_EQUAL(before, calls());
 }

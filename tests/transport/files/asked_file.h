@@ -1,4 +1,4 @@
-// An operation on a file, with its result once it has completed.
+// A file operation that records its result.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,6 @@
 
 namespace bedplate::test {
 
-// An operation, and what became of it.
 struct AskedFile {
   FileOperation operation;
   int64_t result = 0;

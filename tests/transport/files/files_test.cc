@@ -1,6 +1,6 @@
-// Files of a shard: one contract over io_uring (transport/uring/uring_files.h) and over a
-// thread, against the real kernel; and what becomes of short and interrupted answers, against a
-// backend that gives them.
+// Files of a shard: one contract over io_uring (transport/uring/uring_files.h) and over a thread,
+// against the real kernel; and the handling of short and interrupted results, against a scripted
+// backend.
 #include "transport/files/files.h"
 
 #include <algorithm>
@@ -72,7 +72,7 @@ class FilesFixture : public Utest {
     pool = std::make_unique<test::TestPool>(test::kTestPoolBaseInRange);
     fill(data.data(), data.size(), 7);
   }
-  // In the order of Shard::close().
+  // The same order as in Shard::close().
   void teardown() override {
     files->close(test::kPatienceNs);
     thread.reset();
@@ -83,7 +83,7 @@ class FilesFixture : public Utest {
     pool.reset();
   }
 
-  // Opens `which` with `operation_count_max` operations in flight. false: there is no io_uring.
+  // Opens `which` for `operation_count_max` operations in flight. Returns false without io_uring.
   bool open(Fd which, uint32_t operation_count_max = 8, uint32_t alignment_bytes = 1) {
     CHECK(which.is_open());
     fd = std::move(which);
@@ -150,7 +150,7 @@ class FilesFixture : public Utest {
     LONGS_EQUAL(100'000, write(data.data(), 100'000, 12'345));
     LONGS_EQUAL(100'000, read(got.data(), 100'000, 12'345));
     MEMCMP_EQUAL(data.data(), got.data(), 100'000);
-    LONGS_EQUAL(50'000, read(got.data(), got.size(), 62'345));  // as many as there are
+    LONGS_EQUAL(50'000, read(got.data(), got.size(), 62'345));  // up to the end of the file
     MEMCMP_EQUAL(data.data() + 50'000, got.data(), 50'000);
     LONGS_EQUAL(0, read(got.data(), 1, 112'345));
     LONGS_EQUAL(0, read(got.data(), 1, (1024 * kGiB)));
@@ -173,7 +173,7 @@ class FilesFixture : public Utest {
   void errors_go_to_the_operation() {
     LONGS_EQUAL(-EBADF, write(data.data(), 1, 0));
     LONGS_EQUAL(-EFAULT, read(reinterpret_cast<void*>(8), 1, 0));
-    LONGS_EQUAL(1, read(got.data(), 1, 0));  // and it goes on
+    LONGS_EQUAL(1, read(got.data(), 1, 0));  // the next operation works
     LONGS_EQUAL(3, counters.operations.read());
     LONGS_EQUAL(2, counters.errors.read());
   }
@@ -191,7 +191,7 @@ class FilesFixture : public Utest {
     MEMCMP_EQUAL(data.data(), got.data(), 6'400);
   }
 
-  // But for what the backend's way takes: a ring is entered, the thread is rung.
+  // Permits only the backend's own calls: to enter its ring, or to wake its thread.
   void keeps_the_law_of_the_data_path() {
     BP_SKIP_WITHOUT_LAW();
     uint32_t done = 0;
@@ -234,7 +234,7 @@ class FilesFixture : public Utest {
     }
     LONGS_EQUAL(64 * kKiB, read(got.data(), 64 * kKiB, 0));
     MEMCMP_EQUAL(data.data(), got.data(), 64 * kKiB);
-    LONGS_EQUAL(-EINVAL, ask(FileAction::kAllocate, nullptr, 0, 0));  // of nothing
+    LONGS_EQUAL(-EINVAL, ask(FileAction::kAllocate, nullptr, 0, 0));  // no bytes
   }
 
   void extents_are_told() {
@@ -257,7 +257,7 @@ class FilesFixture : public Utest {
     LONGS_EQUAL(1, finish(few));
     CHECK(extents[0].has_data);
     UNSIGNED_LONGS_EQUAL(kPiece - 10, extents[0].bytes);
-    AskedFile last(FileAction::kExtents, extents, 2 * kPiece, kPiece);  // ends before it is told
+    AskedFile last(FileAction::kExtents, extents, 2 * kPiece, kPiece);  // in flight at the close
     last.operation.extent_count_max = 1;
     file->begin(last.operation);
     CHECK(files->close(test::kPatienceNs));
@@ -265,7 +265,8 @@ class FilesFixture : public Utest {
     LONGS_EQUAL(1, last.result);
   }
 
-  // That it lasts a test can see only where the file system forgets (tests/system/stores_test.py).
+  // A test can see whether a write lasts only on a file system that forgets the rest
+  // (tests/system/stores_test.py).
   void durable_writes_move_their_bytes() {
     AskedFile durable(FileAction::kWrite, data.data(), 8192, 4096);
     durable.operation.is_durable = true;
@@ -363,7 +364,7 @@ BP_BOTH_FILES(DurableWritesMoveTheirBytes, open(make_file()), durable_writes_mov
 BP_BOTH_FILES(ASleepingLoopIsWoken, open(make_file()), a_sleeping_loop_is_woken())
 BP_BOTH_FILES(TheEndIsTold, open(make_file(), 2), the_end_is_told())
 
-// A pipe that nothing is written into stands for a disk that does not answer.
+// A pipe without data stands for a disk that does not answer.
 TEST(UringFiles, TheEndDoesNotWaitForWhatHangs) {
   int ends[2];
   CHECK(pipe2(ends, O_CLOEXEC) == 0);
@@ -375,7 +376,7 @@ TEST(UringFiles, TheEndDoesNotWaitForWhatHangs) {
   LONGS_EQUAL(0, hanging.count);
 }
 
-// Nothing that can be opened keeps pread(2) waiting, but memory can: its page never comes.
+// No file can make pread(2) wait, but memory can: its page does not come.
 TEST(ThreadFiles, TheEndDoesNotWaitForWhatHangs) {
   const Fd faults(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)));
   uffdio_api api = {.api = UFFD_API, .features = 0, .ioctls = 0};
@@ -392,14 +393,14 @@ TEST(ThreadFiles, TheEndDoesNotWaitForWhatHangs) {
   LONGS_EQUAL(1, write(data.data(), 1, 0));
   AskedFile hanging(FileAction::kRead, page, 1, 0);
   file->begin(hanging.operation);
-  CHECK(test::has_input(faults.number()));  // the fault: what a stop finds not begun is left so
+  CHECK(test::has_input(faults.number()));  // the read has begun; else close() would cancel it
   CHECK_FALSE(files->close(kNsPerMs));
   LONGS_EQUAL(0, hanging.count);
-  // The page comes after all; what the thread was left with is there until it ends.
+  // Now the page comes, and the read ends. The thread's objects must live until then.
   uffdio_zeropage given = {.range = wanted.range, .mode = 0, .zeropage = 0};
   LONGS_EQUAL(0, ioctl(faults.number(), UFFDIO_ZEROPAGE, &given));
   CHECK(test::eventually([&] { return thread->poll(1) == 1; }));
-  // For ever: nobody joins that thread.
+  // Leaks the thread and its loop, because nothing joins the thread.
   static FileThread* left_thread = nullptr;
   static EventLoop* left_loop = nullptr;
   left_thread = thread.release();
@@ -421,13 +422,13 @@ TEST(ThreadFiles, DirectAccessEndsAtTheEnd) {
   direct_access_ends_at_the_end();
 }
 
-// Memory of the pool goes as a registered buffer: the kernel refuses what lies outside of it.
+// Memory of the pool is a registered buffer: the kernel moves bytes of the registered pages.
 TEST(UringFiles, UseTheRegistration) {
   pool->memory(64 * kKiB);
   if (!open(make_file())) BP_SKIP("io_uring is not available here");
   std::byte* const memory = pool->operator*().segment(0).address;
   LONGS_EQUAL(4096, write(memory, 4096, 0));
-  // Mapped anew the addresses are other pages; the registered ones are still those of before.
+  // The new mapping has other pages, but the registered buffer still has the earlier ones.
   std::byte* const before = memory + 8 * kKiB;
   void* const replaced =
       mmap(before, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -440,7 +441,7 @@ TEST(UringFiles, UseTheRegistration) {
 
 namespace {
 
-// Answers what a test says.
+// A backend whose results the test sets.
 struct ScriptedBackend final : FileBackend {
   Result<void> open(Files&, const KeyTable&, uint32_t) override { return {}; }
   void issue(FileOperation& operation) noexcept override { issued.push_back(&operation); }
@@ -468,7 +469,7 @@ TEST_GROUP(FilesLogic) {
     CHECK(files.open({&options, 1}, backend, keys).ok());
     return *files.find("log");
   }
-  // The next of what was issued gets this answer.
+  // Ends the oldest issued operation with this result.
   void answer(int64_t result) {
     CHECK(!backend.issued.empty());
     FileOperation& operation = *backend.issued.front();

@@ -1,5 +1,5 @@
-// The limits read of drives in machines that are directories, and the requests that they let
-// through.
+// The limits of drives, read from folders that stand for a machine, and the requests that they
+// allow.
 #include "transport/files/polled_limits.h"
 
 #include <filesystem>
@@ -77,8 +77,8 @@ TEST(PolledLimits, BytesAndPagesAreThoseOfTheDrive) {
   LONGS_EQUAL(127, read.page_count_max);
   CHECK(takes(read, 0x10000, 512, 0));
   CHECK(takes(read, 0x10000, 508 * kKiB, 0));
-  CHECK(!takes(read, 0x10000, 508 * kKiB + 512, 0));  // within its bytes, in 128 pages
-  CHECK(!takes(read, 0x10200, 508 * kKiB, 0));        // likewise: it begins within one
+  CHECK(!takes(read, 0x10000, 508 * kKiB + 512, 0));  // within the bytes, but in 128 pages
+  CHECK(!takes(read, 0x10200, 508 * kKiB, 0));        // 128 pages too: it begins within a page
   CHECK(takes(read, 0x10200, 508 * kKiB - 512, 0));
   CHECK(!takes(read, 0x10000, 0, 0));
   machine.queue("max_segments", 1024);
@@ -99,9 +99,9 @@ TEST(PolledLimits, NothingCrossesABoundaryOfTheDrive) {
   CHECK(takes(drive, 0, 128 * kKiB, 128 * kKiB));
   CHECK(!takes(drive, 0, 8 * kKiB, 124 * kKiB));
   CHECK(takes(drive, 0, 4 * kKiB, 124 * kKiB));
-  // A partition's offsets are not those of the drive.
+  // Offsets in a partition differ from the drive's.
   machine.queue("chunk_sectors", 24);
-  const PolledLimits partition = limits(1);  // which begins 8 sectors into a chunk
+  const PolledLimits partition = limits(1);  // begins 8 sectors into a chunk
   CHECK(takes(partition, 0, 8 * kKiB, 0));
   CHECK(!takes(partition, 0, 8 * kKiB + 512, 0));
   CHECK(takes(partition, 0, 12 * kKiB, 8 * kKiB));
@@ -111,7 +111,7 @@ TEST(PolledLimits, NothingCrossesABoundaryOfTheDrive) {
                refusal(1, true).c_str());
 }
 
-// The kernel ends its pieces at physical blocks, so a request that begins within one is cut sooner.
+// The kernel splits requests at physical blocks. A request that begins within a block has less.
 TEST(PolledLimits, PhysicalBlocksLeaveLess) {
   machine.queue("physical_block_size", 4096);
   machine.queue("max_sectors_kb", 64);

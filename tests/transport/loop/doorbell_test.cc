@@ -1,5 +1,5 @@
-// The doorbell alone: silent while the shard is awake, heard when it sleeps.
-// That no wake-up is lost between threads is shown in event_loop_wake_ups_test.cc.
+// The doorbell alone: silent while the shard is awake, heard while it sleeps.
+// event_loop_wake_ups_test.cc tests that no wake-up between threads is lost.
 #include "transport/loop/doorbell.h"
 
 #include <memory>
@@ -12,7 +12,7 @@
 using namespace bedplate;
 
 TEST_GROUP(Doorbell) {
-  // Apart, because CppUTest's new knows no alignment.
+  // Allocated separately, because CppUTest's operator new ignores the alignment.
   std::unique_ptr<Doorbell> doorbell_memory = std::make_unique<Doorbell>();
   Doorbell& doorbell = *doorbell_memory;
 
@@ -48,7 +48,7 @@ TEST(Doorbell, AcknowledgingTakesAllRingsAndNeverBlocks) {
   for (int i = 0; i < 3; ++i) doorbell.ring();
   doorbell.acknowledge();
   CHECK(!is_heard());
-  doorbell.acknowledge();  // nothing to take: it returns all the same
+  doorbell.acknowledge();  // returns although there is nothing to take
   doorbell.ring();
   CHECK(is_heard());
 }

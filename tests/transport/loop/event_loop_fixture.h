@@ -11,7 +11,7 @@
 
 namespace bedplate::test {
 
-// Has work for some rounds, then stops the loop, and writes down how it was polled.
+// Reports as much work as a test sets, and adds its name to the journal at each poll.
 class Scripted final : public PollSource {
  public:
   Scripted(char name, std::string& journal) noexcept : name_(name), journal_(journal) {}
@@ -33,7 +33,7 @@ class Scripted final : public PollSource {
 };
 
 struct EventLoopFixture : Utest {
-  // Apart, because CppUTest's new knows no alignment.
+  // Allocated separately, because CppUTest's operator new ignores the alignment.
   std::unique_ptr<EventLoop> loop_memory = std::make_unique<EventLoop>();
   EventLoop& loop = *loop_memory;
   EventLoopCounters counters;

@@ -1,4 +1,4 @@
-// Heap pages of a sleeping loop's thread: it keeps no empty page if the sleep is long.
+// The heap pages of a loop's thread: it keeps no empty page during a long sleep.
 #include <memory>
 #include <thread>
 
@@ -18,7 +18,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// A thread with a loop, and a call to it that allocates, frees it all and leaves a page.
+// A thread with a loop, and a call that allocates blocks, frees them all and leaves an empty page.
 struct Rig {
   std::unique_ptr<EventLoop> loop = std::make_unique<EventLoop>();
   EventLoopCounters counters;
@@ -63,13 +63,13 @@ BP_PROBE(LoopReturnsPagesBeforeALongSleep) {
   Rig rig;
   rig.loop->submit(rig.call);
   BP_PROBE_CHECK(eventually([&] { return rig.has_taken && rig.is_all_free(); }));
-  // Once more: it is awake in between.
+  // Once more, after the loop was awake.
   rig.has_taken = false;
   rig.loop->submit(rig.call);
   BP_PROBE_CHECK(eventually([&] { return rig.has_taken && rig.is_all_free(); }));
 }
 
-// A timer that is due soon ends each of its sleeps.
+// A timer makes each sleep of the loop short.
 BP_PROBE(LoopKeepsPagesInShortSleeps) {
   Rig rig;
   rig.timer.expired = [](void* self) noexcept {

@@ -37,16 +37,16 @@ TEST(EventLoop, PollsItsSourcesInTheOrderInWhichTheyWereAdded) {
   CHECK_EQUAL(2, counters.iterations.read());
 }
 
-// One round with work in sixteen is measured, and only sources that had work in it.
+// Measures one of sixteen rounds with work, and in it only the sources that had work.
 TEST(EventLoop, MeasuresEverySixteenthRoundWithWork) {
   make(kNsPerSecond);
   SourceCounters busy;
   SourceCounters idle;
   loop.add_source(a, 1, "a", &busy);
   loop.add_source(b, 1, "b", &idle);
-  loop.add_source(c, 1);  // counts for the round alone
+  loop.add_source(c, 1);  // has no counters of its own
   a.on_poll = c.on_poll = [](Scripted& self) noexcept {
-    // Work in every other round, so that the time is fresh before each.
+    // Work in every other round, so that the loop's clock is fresh before each measured round.
     self.work = self.rounds++ % 2;
     const uint64_t until_ns = monotonic_ns() + 20 * kNsPerUs * self.work;
     while (monotonic_ns() < until_ns) cpu_relax();
@@ -71,7 +71,7 @@ TEST(EventLoop, IdleRoundsAreNotMeasured) {
   CHECK_EQUAL(0, its_counters.round.count() + counters.round.count());
 }
 
-// Busy, spinning or asleep: which of them took the time, in three phases of 20 ms or more each.
+// Three phases of 20 ms or more: busy, spinning and asleep.
 TEST(EventLoop, TellsHowItSpentItsTime) {
   constexpr uint64_t kPhaseNs = 20 * kNsPerMs;
   struct BusyOnce final : PollSource {
@@ -103,13 +103,14 @@ TEST(EventLoop, TellsHowItSpentItsTime) {
   const uint64_t took_ns = monotonic_ns() - begin_ns;
   CHECK(counters.busy_ns.read() >= kPhaseNs);
   CHECK(counters.spin_ns.read() >= kPhaseNs);
-  // To fall asleep takes some time of its own.
+  // Only half of the sleep is required: it takes some time to fall asleep.
   CHECK(counters.busy_ns.read() + counters.spin_ns.read() + kPhaseNs / 2 <= took_ns);
   CHECK(slow.was_asleep);
   CHECK_EQUAL(0, counters.is_asleep.read());
 }
 
-// As io_uring does, which copies within the system call that waits: that is not sleep.
+// io_uring copies within the system call that waits, which is work and not sleep. So does this
+// sleeper.
 TEST(EventLoop, WhatTheThreadWorksWhileItSleepsIsCounted) {
   struct Working final : Sleeper {
     explicit Working(EventLoop& the_loop) noexcept : its_loop(the_loop) {}
@@ -133,7 +134,8 @@ TEST(EventLoop, WhatTheThreadWorksWhileItSleepsIsCounted) {
   CHECK(counters.spin_ns.read() <= took_ns - working.slept_ns);
 }
 
-// A sleep without work is neither busy nor spin, whatever the thread has worked before run().
+// A sleep without work is neither busy nor spin time. The thread's work before run() does not
+// count.
 TEST(EventLoop, WhatItOnlyWaitsIsNotCounted) {
   struct Waiting final : Sleeper {
     explicit Waiting(EventLoop& the_loop) noexcept : its_loop(the_loop) {}
@@ -213,7 +215,7 @@ TEST(EventLoop, FinishesItsIterationWhenItIsStopped) {
   STRCMP_EQUAL("ab", journal.c_str());
 }
 
-// A source that says when it was told of sleep and waking.
+// A source that records when the loop announces sleep and waking.
 class Announced final : public PollSource {
  public:
   explicit Announced(EventLoop& loop) noexcept : loop_(loop) {}
@@ -224,7 +226,7 @@ class Announced final : public PollSource {
   }
   void announce_sleep() noexcept override {
     journal += 's';
-    loop_.doorbell().ring();  // as one whom this announcement lets ring
+    loop_.doorbell().ring();  // like a peer that sees the announcement
   }
   void announce_awake() noexcept override { journal += 'a'; }
 
@@ -247,7 +249,7 @@ TEST(EventLoop, TellsItsSourcesOfSleepBeforeTheLastLook) {
 TEST(EventLoop, LooksAtItsSourcesOnceMoreBeforeItSleeps) {
   make(0);
   loop.add_source(a, 1);
-  // Work shows up at the second look only: the loop must not sleep on it.
+  // The work comes in the second poll, after the loop has decided to sleep. It must not sleep then.
   a.on_poll = [](Scripted& self) noexcept {
     ++self.rounds;
     self.work = self.rounds == 2 ? 1 : 0;
@@ -287,8 +289,8 @@ TEST(EventLoop, SpinsForItsSpinTimeBeforeItSleeps) {
   CHECK(watcher.slept_at_ns >= begin + kSpinNs);
 }
 
-// A sleeper that is woken at once by nothing, and counts how often the loop spun before it slept: a
-// period without a spin is one look at the sources, and one more under the announcement.
+// Each sleep ends at once. Counts the sleeps before which the loop spun: a period without a spin
+// has two polls of the sources, one of them under the announcement.
 TEST(EventLoop, SpinsHalfAsOftenAfterEachSpinInVain) {
   struct Counter final : Sleeper {
     Counter(EventLoop& the_loop, EventLoopCounters& the_counters) noexcept
@@ -323,7 +325,7 @@ TEST(EventLoop, SleepsUntilTheNextTimerAndCallsItNotEarly) {
     void expired() noexcept {
       called_at_ns = monotonic_ns();
       if (its.sleeper.sleep_count > 0) return its.loop.stop();
-      wait_ns *= 2;  // the thread had no core until it was due
+      wait_ns *= 2;  // the thread had no core before the deadline
       arm();
     }
   } end{*this};
@@ -353,7 +355,7 @@ TEST(EventLoop, SleepsNoLongerThanASourceAllows) {
   loop.add_source(limited, 1);
   const uint64_t begin_ns = monotonic_ns();
   loop.run();
-  LONGS_EQUAL(20, limited.polls);  // nobody rings
+  LONGS_EQUAL(20, limited.polls);  // nothing rings the doorbell
   CHECK(sleeper.sleep_count > 0);
   CHECK(sleeper.last_deadline_ns > begin_ns);
   CHECK(sleeper.last_deadline_ns <= monotonic_ns() + kNsPerMs);
@@ -378,7 +380,7 @@ TEST(EventLoop, CallsTimersWhileItIsBusy) {
   Timer end{[](void* context) noexcept { static_cast<EventLoop*>(context)->stop(); }, &loop};
   loop.add_source(a, 1);
   a.work = 1;
-  // A bound of its own, since it would never end if busy loops forgot their timers.
+  // Ends the test if busy loops forget their timers.
   a.on_poll = [](Scripted& self) noexcept {
     if (++self.rounds == 200'000'000) self.loop->stop();
   };

@@ -1,4 +1,4 @@
-// The event loop loses no wake-up, in whatever it sleeps.
+// The event loop loses no wake-up, whichever sleeper it has.
 #include "transport/loop/event_loop.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 
 using Fifo = SpscFifo<uint64_t>;
 
-// Counts what comes out of a lane, and how much of it was not the next number.
+// Counts the numbers that come out of a lane, and the numbers that are out of order.
 class LaneSource final : public PollSource {
  public:
   explicit LaneSource(Fifo& fifo) noexcept : fifo_(fifo) {}
@@ -57,7 +57,7 @@ struct WakeUpRun {
 enum class SleepsIn { kPlain, kEpoll, kUring };
 
 // Pushes and rings at random moments, mostly when the loop is just about to sleep: each push waits
-// until the one before was taken, and then a random little while.
+// until the previous item was taken, and then for a random short time.
 void produce(Fifo& fifo, EventLoop& loop, LaneSource& source, uint64_t seed, uint64_t rounds,
              WakeUpRun& run) {
   std::mt19937_64 random(seed);

@@ -1,4 +1,4 @@
-// Calls from other threads: each is made once, in order, on the loop's thread, and none is lost.
+// Calls from other threads: each runs once, in order, on the loop's thread, and none is lost.
 #include "transport/loop/loop_call_datapath.h"
 
 #include <atomic>
@@ -18,13 +18,13 @@ using namespace bedplate;
 
 namespace {
 
-// Writes its letter down.
+// A call that adds its letter to the journal.
 struct Letter {
   Letter(char its_letter, std::string& its_journal) noexcept
       : letter(its_letter), journal(its_journal) {}
   char letter;
   std::string& journal;
-  LoopCallQueue* queue = nullptr;  // where it is pushed again, once
+  LoopCallQueue* queue = nullptr;  // where the call pushes itself again, once
   LoopCall call = {.function =
                        [](void* context) noexcept {
                          auto& self = *static_cast<Letter*>(context);
@@ -113,17 +113,17 @@ TEST(LoopCall, IsMadeOnTheLoopsThreadThoughItSleeps) {
     CHECK(running.loop->submit(call));
     CHECK(test::eventually([&] { return seen.was_made.load(); }));
     CHECK(seen.thread == running.thread.get_id());
-    // It is free a moment before it is made.
+    // The call may be submitted again just before it runs.
     CHECK_FALSE(call.is_pending.load());
   }
 }
 
-// A submitter that finds its call pending relies on it: what it wrote before is seen.
+// A submitter may find its call pending. The pending call must see all that was written before.
 TEST(LoopCall, OfManyThreadsAreAllMadeAndSeeWhatWasWrittenBefore) {
   constexpr int kThreadCount = 4;
   constexpr uint64_t kRounds = 5000;
   struct Submitter {
-    std::atomic<uint64_t> written{0};  // relaxed: the call's own order has to do
+    std::atomic<uint64_t> written{0};  // relaxed: the call itself must order it
     std::atomic<uint64_t> seen{0};
     LoopCall call = {.function =
                          [](void* context) noexcept {
@@ -134,7 +134,7 @@ TEST(LoopCall, OfManyThreadsAreAllMadeAndSeeWhatWasWrittenBefore) {
                      .context = this};
   };
   for (const uint64_t spin_ns : {uint64_t{0}, kNsPerMs}) {
-    Submitter submitters[kThreadCount];  // outlive the loop, which may have one of their calls
+    Submitter submitters[kThreadCount];  // outlive the loop, which may hold their calls
     RunningLoop running(spin_ns);
     std::vector<std::thread> threads;
     for (Submitter& each : submitters) {

@@ -1,4 +1,4 @@
-// The data path's law for event loops, and for what shards hand things over with.
+// The data path's law for event loops, for lanes and calls between shards, for timers and for keys.
 #include <atomic>
 #include <cstdlib>
 #include <memory>
@@ -23,7 +23,7 @@ namespace {
 constexpr uint32_t kWarmRounds = 1000;
 constexpr uint32_t kWatchedRounds = 1000;
 
-// Watches the loop that polls it, from one of its rounds to a later one, and then stops it.
+// Watches the law during some rounds of the loop that polls it, and then stops the loop.
 class Watcher final : public PollSource {
  public:
   explicit Watcher(EventLoop& loop) noexcept : loop_(loop) {
@@ -61,14 +61,14 @@ class Watcher final : public PollSource {
 }  // namespace
 
 TEST_GROUP(LoopLaw) {
-  // Apart, because CppUTest's new knows no alignment.
+  // Allocated separately, because CppUTest's operator new ignores the alignment.
   std::unique_ptr<EventLoop> loop = std::make_unique<EventLoop>();
   EventLoopCounters counters;
   PlainSleeper sleeper{*loop};
   TestPool pool{kTestPoolBaseInRange};
 };
 
-// Also with a look at the clock in each round, for what stalls it.
+// The second loop also reads the clock in each round, to detect stalls.
 TEST(LoopLaw, RoundsOfABusyLoop) {
   BP_SKIP_WITHOUT_LAW();
   for (const uint64_t stall_ns : {uint64_t{0}, kPatienceNs}) {
@@ -86,7 +86,7 @@ TEST(LoopLaw, RoundsOfABusyLoop) {
   }
 }
 
-// A sleeping loop is called, too: the doorbell suffices.
+// The loop sleeps, so each call rings its doorbell.
 TEST(LoopLaw, CallsFromAnotherThread) {
   BP_SKIP_WITHOUT_LAW();
   CHECK(loop->create({.spin_ns = 0, .counters = &counters}).ok());

@@ -12,8 +12,8 @@
 
 namespace bedplate::test {
 
-// Sleeps in poll(2) on the doorbell and writes down for how long it was asked to. A sleep without
-// end ends after the bound: then the test fails instead of hanging.
+// Sleeps in poll(2) on the doorbell, and records the deadline. A sleep longer than the bound ends
+// and sets `overslept`, so that the test fails instead of hanging.
 class PlainSleeper final : public Sleeper {
  public:
   static constexpr uint64_t kBoundNs = 2 * kPatienceNs;

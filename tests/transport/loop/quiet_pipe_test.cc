@@ -1,5 +1,5 @@
-// The quiet pipe and io_uring: what the owner of a pool relies on before it gives a dead process's
-// memory to the next one.
+// The quiet pipe and io_uring. The owner of a pool relies on the pipe before it gives the memory of
+// a dead process to the next process.
 #include <cstring>
 
 #include <liburing.h>
@@ -32,11 +32,11 @@ TEST(QuietPipe, IsHeldByARingOfAJoinedProcess) {
   Child child = rig.fork_joiner([](JoinOptions& options) {
     io_uring ring;
     BP_PROBE_CHECK(io_uring_queue_init(2, &ring, 0) == 0);
-    BP_PROBE_CHECK(hold_quiet_pipe(ring).ok());  // no pipe yet: nothing
+    BP_PROBE_CHECK(hold_quiet_pipe(ring).ok());  // does nothing without a pipe
     JoinedPool joined = JoinedPool::join(options).take();
     BP_PROBE_CHECK(hold_quiet_pipe(ring).ok());
     ::close(quiet_fd());
-    // The ring has it as its file 0, without the process's descriptor.
+    // The ring holds the pipe as its file 0, without a descriptor of the process.
     io_uring_sqe* entry = io_uring_get_sqe(&ring);
     io_uring_prep_write(entry, 0, "1", 1, 0);
     entry->flags |= IOSQE_FIXED_FILE;
@@ -69,10 +69,10 @@ TEST(QuietPipe, HangsUpOnlyWhenTheRingIsGone) {
   char text[64];
   CHECK(read(said[0], text, 1) == 1);
   pollfd hang_up = {quiet[0], 0, 0};
-  LONGS_EQUAL(0, poll(&hang_up, 1, 0));  // nobody but the ring has the other end
+  LONGS_EQUAL(0, poll(&hang_up, 1, 0));  // only the ring has the other end
   child.kill_and_wait();
   CHECK(test::has_input(quiet[0]));
-  // The operation that was pending writes nowhere any more.
+  // The read that was pending no longer writes into the buffer.
   std::memset(text, 'x', sizeof text);
   CHECK(write(data[1], text, sizeof text) == sizeof text);
   CHECK(buffer[0] == 0);

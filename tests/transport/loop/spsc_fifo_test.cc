@@ -1,4 +1,4 @@
-// The lane between shards: alone against a model, and between two real threads.
+// The lane between shards: in one thread against a model, and between two threads.
 #include "transport/loop/spsc_fifo_datapath.h"
 
 #include <algorithm>
@@ -103,7 +103,7 @@ TEST(SpscFifo, PushOnFullSaysNoAndChangesNothing) {
   CHECK((pop(1) == std::vector<uint64_t>{0}));
   CHECK(fifo->try_push(4));
   CHECK(!fifo->try_push(5));
-  // In two steps: an end that still has items does not look at the other's index.
+  // Two pops, because an end that knows of more items does not read the other end's index.
   CHECK((pop(9) == std::vector<uint64_t>{1, 2, 3}));
   CHECK((pop(9) == std::vector<uint64_t>{4}));
 }
@@ -142,7 +142,7 @@ TEST(SpscFifo, IsLikeAQueueForAnySequence) {
       } else {
         const size_t wanted = random() % (capacity + 2);
         const std::vector<uint64_t> got = pop(wanted);
-        // It may give less than there is, but nothing only when there is nothing.
+        // pop() may return fewer items than there are, but returns none only if there are none.
         same &= got.size() <= std::min(wanted, model.size());
         same &= !got.empty() || wanted == 0 || model.empty();
         for (const uint64_t item : got) {
@@ -203,7 +203,7 @@ TEST(LaneEnd, LooksAgainOnlyLongAfterItsLastLook) {
   CHECK_EQUAL(0, soon_count);
 }
 
-// The item is a pointer, so what the producer wrote behind it must be there, too.
+// The items are pointers. The consumer must also see the values behind them.
 TEST(SpscFifo, TwoThreadsSeeEveryItemOnceInOrderWithItsContent) {
   constexpr uint64_t kItems = test::kIsSanitized ? 200'000 : 2'000'000;
   constexpr uint64_t kCells = 64;

@@ -1,4 +1,4 @@
-// A call that keeps an event loop for too long is named and counted, and nothing else is.
+// A source or timer that occupies an event loop for too long is named and counted; others are not.
 #include "transport/loop/stall_watch.h"
 
 #include <algorithm>
@@ -37,14 +37,14 @@ uint64_t processor_ns() noexcept {
   return static_cast<uint64_t>(time.tv_sec) * kNsPerSecond + static_cast<uint64_t>(time.tv_nsec);
 }
 
-// Uses up processor time: time that the machine gives to others is no stall.
+// Uses processor time: time that other threads take is no stall.
 void be_busy(uint64_t time_ns) noexcept {
   const uint64_t end = processor_ns() + time_ns;
   while (processor_ns() < end) {
   }
 }
 
-// Keeps the loop for longer than it may, twice; ends it some rounds later.
+// Occupies the loop for too long twice, and stops it some rounds later.
 void stall_twice(Scripted& self) noexcept {
   if (++self.rounds <= 2) be_busy(3 * kStallNs);
   if (self.rounds == 5) self.loop->stop();
@@ -88,7 +88,7 @@ TEST(StallWatch, WhatKeepsItIsNamedAndCounted) {
   }
 }
 
-// After the first it is timed, and needs no guess: without work, too.
+// After the first stall each source is timed, so the second is named exactly, also without work.
 TEST(StallWatch, TheSecondStallIsOneSourcesOwn) {
   make(kNsPerSecond, sleeper, kStallNs);
   a.on_poll = &stall_twice;
@@ -132,7 +132,7 @@ TEST(StallWatch, ATimerThatKeepsItIsNamed) {
 }
 
 TEST(StallWatch, ItsLogOfStallsIsLimited) {
-  make(kNsPerSecond, sleeper, 1);  // everything is one
+  make(kNsPerSecond, sleeper, 1);  // every round is a stall
   a.on_poll = [](Scripted& self) noexcept {
     if (++self.rounds == 1000) self.loop->stop();
   };
@@ -168,7 +168,7 @@ TEST(StallWatch, ASleepIsNoStall) {
   CHECK_EQUAL(0, counters.stalled.stalls.read());
 }
 
-// A thread of a higher class takes the core away in the middle of a callback.
+// A thread of a higher scheduling class takes the core during a callback.
 TEST(StallWatch, TimeThatTheMachineTakesIsNobodysStall) {
   if (access("/proc/thread-self/schedstat", R_OK) != 0) BP_SKIP("the kernel counts no waiting");
   make(kNsPerSecond, sleeper, kStallNs);
@@ -176,7 +176,7 @@ TEST(StallWatch, TimeThatTheMachineTakesIsNobodysStall) {
   CHECK_EQUAL(0, sched_getaffinity(0, sizeof before, &before));
   CPU_ZERO(&one);
   CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
-  CHECK_EQUAL(0, sched_setaffinity(0, sizeof one, &one));  // those that it starts, too
+  CHECK_EQUAL(0, sched_setaffinity(0, sizeof one, &one));  // also for the threads that it starts
   static std::atomic<bool> is_ready, go, has_class, is_over;
   is_ready = go = has_class = is_over = false;
   std::thread thief([] {
@@ -197,7 +197,7 @@ TEST(StallWatch, TimeThatTheMachineTakesIsNobodysStall) {
     if (++self.rounds == 5) self.loop->stop();
   };
   loop.add_source(a, 1, "the innocent");
-  CHECK(test::eventually([] { return is_ready.load(); }));  // until then it would not be first
+  CHECK(test::eventually([] { return is_ready.load(); }));  // now the thief has its priority
   test::StderrCapture capture;
   loop.run();
   const std::string log = capture.finish();
@@ -210,8 +210,7 @@ TEST(StallWatch, TimeThatTheMachineTakesIsNobodysStall) {
   CHECK_TEXT(log.find("innocent") == std::string::npos, log.c_str());
 }
 
-// A stopped process is not to be had here without stopping the tests: a thread that beats no more
-// looks the same.
+// The test cannot stop its own process. A pulse that no longer beats looks the same.
 TEST(StallWatch, WhereTheWholeProcessStoodStillNothingStalled) {
   ProcessPulse pulse;
   pulse.set_period(kNsPerMs);

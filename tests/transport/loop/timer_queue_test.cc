@@ -1,4 +1,4 @@
-// Timers against a sorted model.
+// The timer queue, compared with a sorted model.
 #include "transport/loop/timer_queue.h"
 
 #include <map>
@@ -15,13 +15,13 @@ using namespace bedplate;
 
 namespace {
 
-// A timer that writes down when it went off.
+// A timer that records its expiry.
 struct Recorded {
   Timer timer;
   uint64_t id = 0;
   std::vector<uint64_t>* fired = nullptr;
   TimerQueue* queue = nullptr;
-  Timer* arms = nullptr;  // another, or itself, when it goes off
+  Timer* arms = nullptr;  // the timer that it arms when it expires, which may be itself
   uint64_t arms_at_ns = 0;
   bool was_armed_when_called = false;
 };
@@ -137,7 +137,7 @@ TEST(TimerQueue, ReservingTwiceMakesRoomForBoth) {
 TEST(TimerQueue, ArmingMoreThanWasReservedIsADefect) {
   make(1);
   queue.arm(timers[0].timer, 1);
-  // vector::reserve may give more than it was asked for, but not without end.
+  // vector::reserve may allocate more than requested, but not this much more.
   BP_CHECK_DIES("heap_.size() < heap_.capacity()", {
     static Timer many[1024];
     for (Timer& each : many) {
@@ -160,7 +160,7 @@ TEST(TimerQueue, AnOrderThatWasBrokenIsSeen) {
   make(3);
   for (auto& each : timers) queue.arm(each.timer, 10 + each.id);
   CHECK(queue.is_valid());
-  timers[2].timer.deadline_ns = 1;  // the queue's alone
+  timers[2].timer.deadline_ns = 1;  // only the queue may change this
   CHECK_FALSE(queue.is_valid());
   timers[2].timer.deadline_ns = 12;
   timers[1].timer.heap_index = 2;
@@ -172,7 +172,7 @@ TEST(TimerQueue, IsLikeASortedListForAnySequence) {
   std::mt19937_64 random(seed.value());
   constexpr size_t kTimers = 100;
   make(kTimers);
-  std::map<uint64_t, uint64_t> model;  // by id: the deadline
+  std::map<uint64_t, uint64_t> model;  // the deadline of each id
   uint64_t now = 0;
   bool same = true;
   for (int step = 0; step < 20'000 && same; ++step) {
@@ -193,7 +193,7 @@ TEST(TimerQueue, IsLikeASortedListForAnySequence) {
         const uint32_t count = queue.expire(now);
         same &= count == fired.size();
         uint64_t last = 0;
-        for (const uint64_t each : fired) {  // those that are due, in order, ties in any
+        for (const uint64_t each : fired) {  // due timers in order; ties in any order
           const auto found = model.find(each);
           same &= found != model.end() && found->second <= now && found->second >= last;
           if (found == model.end()) continue;
@@ -204,7 +204,7 @@ TEST(TimerQueue, IsLikeASortedListForAnySequence) {
     }
     uint64_t next = TimerQueue::kNever;
     for (const auto& [each, deadline] : model) next = std::min(next, deadline);
-    // Only expire calls: a timer that is armed in the past stays until then.
+    // Only expire() calls timers: a timer that is armed in the past waits for it.
     same &= queue.next_deadline_ns() == next && queue.is_valid();
     same &= timers[id].timer.is_armed() == (model.count(id) == 1);
   }

@@ -1,4 +1,4 @@
-// Watching descriptors: each kind, level-triggered, and silent from the moment that it is stopped.
+// Watches of descriptors: of each kind, level-triggered, and silent once they are stopped.
 #include "transport/loop/watch.h"
 
 #include <csignal>
@@ -16,7 +16,7 @@ using namespace bedplate;
 
 namespace {
 
-// A watch that counts; `on_ready` does the rest.
+// A watch that counts its calls, and then calls `on_ready`.
 struct Watched {
   Watch watch;
   uint32_t calls = 0;
@@ -68,7 +68,7 @@ class WatchBodies : public SocketsFixture {
     for (int i = 0; i < 20; ++i) pump();
   }
 
-  // `fd` is quiet until `wake`.
+  // Checks that a watch of `fd` is silent until `wake` is called.
   template <typename Wake>
   void wakes(int fd, Wake wake) {
     Watched it(fd);
@@ -116,7 +116,7 @@ class WatchBodies : public SocketsFixture {
     start(it);
     LONGS_EQUAL(0, it.calls);
     for (int i = 0; i < 3; ++i) sockets->sleep_until(monotonic_ns() + kNsPerMs);
-    LONGS_EQUAL(0, it.calls);  // nor from a sleep
+    LONGS_EQUAL(0, it.calls);  // not from within a sleep either
     CHECK(run_until([&] { return it.calls > 0; }));
     stop(it);
   }
@@ -125,11 +125,11 @@ class WatchBodies : public SocketsFixture {
     const Fd event = event_with(1);
     Watched it(event.number());
     start(it);
-    CHECK(run_until([&] { return it.calls >= 5; }));  // nobody takes it
+    CHECK(run_until([&] { return it.calls >= 5; }));  // nothing reads the count
     it.on_ready = &take_count;
     const uint32_t calls = it.calls;
     CHECK(run_until([&] { return it.calls > calls; }));
-    it.on_ready = nullptr;  // a read in vain would trap
+    it.on_ready = nullptr;  // a read without a count would abort
     const uint32_t at_rest = it.calls;
     pump_often();
     LONGS_EQUAL(at_rest, it.calls);
@@ -149,9 +149,9 @@ class WatchBodies : public SocketsFixture {
       it->events = POLLIN;
       it->ready = [](void*, uint32_t) noexcept { ++calls; };
       LONGS_EQUAL(0, sockets->start_watching(*it));
-      pump_often();  // the kernel has it
+      pump_often();  // the kernel watches it now
       ring(event);
-      if (sleeps) sockets->sleep_until(monotonic_ns() + kNsPerMs);  // and tells of the event
+      if (sleeps) sockets->sleep_until(monotonic_ns() + kNsPerMs);  // the kernel reports the event
       sockets->stop_watching(*it);
       std::memset(static_cast<void*>(it.get()), 0x5a, sizeof *it);
       it.reset();
@@ -160,7 +160,7 @@ class WatchBodies : public SocketsFixture {
     }
   }
 
-  // The next watch has the place of the first, but not its events.
+  // The second watch has the slot of the first, but not its events.
   void a_place_used_again() {
     const Fd loud = event_with(0);
     const Fd quiet = event_with(0);
@@ -198,7 +198,7 @@ class WatchBodies : public SocketsFixture {
     LONGS_EQUAL(1, first.calls + second.calls);
   }
 
-  // It frees itself, or begins anew with other events.
+  // A callback starts its watch again with other events; another callback frees its watch.
   void from_within_its_callback() {
     int fds[2];
     LONGS_EQUAL(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
@@ -243,7 +243,7 @@ class WatchBodies : public SocketsFixture {
     CHECK((it.events & POLLHUP) != 0);
   }
 
-  // The kernel lets go of the descriptor with the stop, not with some later poll.
+  // The kernel releases the descriptor at the stop, not at a later poll.
   void the_peer_sees_a_close() {
     int fds[2];
     LONGS_EQUAL(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
@@ -272,7 +272,7 @@ class WatchBodies : public SocketsFixture {
     ring(event);
     CHECK(run_until([&] { return good.calls == 1; }));
     CHECK(orphan.calls <= 1);
-    // Its number belongs to another file now, which is not watched in its name.
+    // The descriptor's number now belongs to another file, which the orphan must not watch.
     const Fd heir = event_with(1);
     const uint32_t calls = orphan.calls;
     pump_often();
@@ -310,7 +310,7 @@ void WatchBodies::refusals() {
   start(it);
   Watched twin(event.number(), POLLOUT);
   LONGS_EQUAL(EEXIST, sockets->start_watching(twin.watch));
-  // As many as there may be: one is taken, sixty-three follow.
+  // Starts as many watches as are allowed: one is running, sixty-three follow.
   std::vector<Fd> fds;
   std::vector<std::unique_ptr<Watched>> more;
   for (uint32_t i = 1; i < StreamSocketsOptions{}.watch_count_max; ++i) {

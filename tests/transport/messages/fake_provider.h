@@ -1,5 +1,5 @@
-// A provider that behaves as badly as its contract allows: it delays messages, mixes the messages
-// of different peers (never those of one), and returns "again" on demand. All code that uses
+// A provider that behaves as badly as its contract allows: it delays messages, reorders the
+// messages of different peers (never of one peer), and returns kAgain on demand. All code that uses
 // endpoints must work with it.
 #pragma once
 
@@ -16,17 +16,18 @@ namespace bedplate::test {
 
 class FakeProvider final : public Provider {
  public:
-  // Peers 0 to peer_count - 1; a message to one comes back from it, so a test is its own peer.
+  // Peers 0 to peer_count - 1. A message to a peer comes back from that peer, so a test is its own
+  // peer.
   FakeProvider(uint32_t peer_count, uint64_t seed, const Dispatcher& dispatcher)
       : random_(seed), dispatcher_(dispatcher) {
     for (uint32_t i = 0; i < peer_count; ++i) peers_.push_back(std::make_unique<Peer>(*this));
   }
 
-  // The next `count` operations that could be refused for now are.
+  // Answers the next `count` operations with kAgain.
   void refuse(uint32_t count) { refusals_ = count; }
-  // A message waits for so many polls at most.
+  // A message waits for at most `polls` polls.
   void set_delay_max(uint32_t polls) { delay_max_ = polls; }
-  // Operations that are under way end as `outcome`; from then on everything is kGone.
+  // Operations that are under way end with `outcome`; later ones return kGone.
   void lose(uint32_t peer, Outcome outcome) {
     peers_[peer]->is_gone = true;
     peers_[peer]->outcome = outcome;
@@ -66,7 +67,7 @@ class FakeProvider final : public Provider {
   bool can_sleep() const noexcept override { return true; }
 
  private:
-  // One operation under way. A message has a payload, everything else only an end.
+  // One operation under way. A message has a payload; other operations only end.
   struct Pending {
     uint64_t due = 0;
     bool is_message = false;
@@ -109,7 +110,7 @@ class FakeProvider final : public Provider {
         else if (was == operation.expected) *word = operation.operand;
       });
     }
-    // Ends in its turn, so after everything before it.
+    // Ends after all earlier operations.
     SendStatus flush(Completion* done) noexcept override {
       return begin(done, [] {});
     }
@@ -119,7 +120,8 @@ class FakeProvider final : public Provider {
     void withdraw(const RemoteMemory&) noexcept override {}
     bool has_room() noexcept override { return true; }
 
-    // It is done at once, and said later: nobody may rely on either before the completion.
+    // Acts at once, and reports the end later. Users may rely on the effect only after the
+    // completion.
     template <typename Action>
     SendStatus begin(Completion* done, Action action) noexcept {
       if (const auto status = provider.admit(*this); status != SendStatus::kDone) return status;

@@ -1,4 +1,5 @@
-// The fast box: alone, against a model, between two threads, and with a consumer that scribbles.
+// The fast box: alone, against a model, between two threads, and with a consumer that writes
+// garbage.
 #include "transport/messages/fast_box_datapath.h"
 
 #include <cstdlib>
@@ -16,7 +17,7 @@ using namespace bedplate;
 
 namespace {
 
-// The byte at `at` of message `number`: the consumer can tell another message's bytes.
+// The byte at `at` of message `number`. It differs between messages.
 std::byte byte_of(uint64_t number, uint64_t at) { return static_cast<std::byte>(number * 31 + at); }
 
 }  // namespace
@@ -30,7 +31,7 @@ TEST_GROUP(FastBox) {
   void make(uint32_t bytes) {
     teardown();
     memory = static_cast<std::byte*>(std::aligned_alloc(kCacheLineBytes, bytes));
-    std::memset(memory, 0xee, bytes);  // what was in it before
+    std::memset(memory, 0xee, bytes);  // content of an earlier use
     box = FastBox(memory, bytes);
     box.clear();
     producer = FastBoxProducer(box);
@@ -58,7 +59,7 @@ TEST_GROUP(FastBox) {
     producer.publish(*slot, {SlotKind::kArea, am, bytes, 3});
     return true;
   }
-  // Whether message `number` of `bytes` came next, whole.
+  // Whether message `number` of `bytes` bytes came next, and is whole.
   bool receive(uint64_t number, uint32_t bytes) {
     SlotHeader header;
     const MessageSlot* slot = consumer.peek(&header);
@@ -123,11 +124,11 @@ TEST(FastBox, TakesAMessageAsLongAsTheAreaWheneverItIsEmpty) {
 }
 
 TEST(FastBox, SkipsTheAreasEndWhenItIsTooShort) {
-  make(1024);  // 704 bytes of area
+  make(1024);  // the area has 704 bytes
   CHECK(send(0, 400));
   CHECK(receive(0, 400) && is_empty());
   CHECK(send(1, 200));  // 448..640
-  CHECK(send(2, 300));  // at the start: 64 are left at the end
+  CHECK(send(2, 300));  // at the start: only 64 bytes are left at the end
   CHECK(receive(1, 200) && receive(2, 300));
 }
 
@@ -207,7 +208,7 @@ TEST(FastBox, StaysInsideWhateverTheConsumerWrites) {
   }
 }
 
-// No sequence of lengths may end with a producer that waits for room in a box that is empty.
+// No sequence of lengths may leave the producer waiting for space in an empty box.
 TEST(FastBox, RandomLengthsAgainstAModel) {
   test::Seed seed;
   std::mt19937_64 random(seed.value());
@@ -222,7 +223,7 @@ TEST(FastBox, RandomLengthsAgainstAModel) {
                               : random() % 120);
         bool was_sent = send(number, bytes);
         if (!was_sent && model.empty()) {
-          CHECK_TEXT(is_empty(), seed.text());  // and acknowledges
+          CHECK_TEXT(is_empty(), seed.text());  // a poll that finds nothing acknowledges
           was_sent = send(number, bytes);
           CHECK_TEXT(was_sent, seed.text());
         }

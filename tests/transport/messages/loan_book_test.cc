@@ -1,4 +1,4 @@
-// The book of what is lent, in both orders: against a model.
+// The book of loans, in both orders, compared with a model.
 #include "transport/messages/loan_book_datapath.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TEST_GROUP(LoanBook) {
 
   std::byte blocks[kCount] = {};
 
-  // After every step the next loan is the first of `model`, which lists the free ones.
+  // After every step the next loan is the first of `model`, which lists the free loans.
   template <typename Book>
   void play(LoanOrder order) {
     test::Seed seed;

@@ -1,7 +1,6 @@
-// One provider for many threads: what is done with it has a lock, what it calls back has none.
+// One provider for many threads: calls to it take the lock, and its callbacks run without the lock.
 //
-// That no thread stands still is seen from within callbacks: another thread uses the same provider
-// while one runs, and comes back.
+// To prove that callbacks hold no lock, another thread uses the same provider during a callback.
 #include "transport/messages/locking_provider.h"
 
 #include <atomic>
@@ -23,7 +22,7 @@ namespace {
 
 constexpr AmId kAm = 7;
 
-// Does what it is told to, and notices when two threads are in it at once.
+// A provider whose behaviour a test sets. It asserts that only one thread is in it at a time.
 class Watched final : public Provider, public Endpoint {
  public:
   static constexpr EndpointLimits kLimits = {100, 50, 20};
@@ -84,19 +83,19 @@ class Watched final : public Provider, public Endpoint {
     return true;
   }
 
-  Completion* done = nullptr;  // of what was started last
+  Completion* done = nullptr;  // of the last operation
   PeerEventHandler events;
   bool has_message = false;
   bool was_delivered = false;
   int released_count = 0;
-  uint64_t sent_count = 0;  // plain on purpose
+  uint64_t sent_count = 0;  // not atomic, on purpose
   SendStatus answer = SendStatus::kPending;
 
  private:
   struct Inside {
     explicit Inside(Watched& provider) : owner(provider) {
       BP_ASSERT(!owner.inside_.exchange(true));
-      sched_yield();  // to whatever else would come in
+      sched_yield();  // lets other threads come in
     }
     ~Inside() { owner.inside_.store(false); }
     Watched& owner;
@@ -129,12 +128,12 @@ struct Noted : Completion {
   bool others_got_in = false;
 };
 
-// Whether another thread can send while this one is where it is.
+// Whether another thread can send while this thread runs a callback.
 bool others_get_in(Endpoint& to) {
   std::atomic<bool> is_sent{false};
   std::thread other([&] { is_sent.store(to.am_send(kAm, {}) == SendStatus::kDone); });
   const bool got_in = test::eventually([&] { return is_sent.load(); });
-  BP_ASSERT(got_in);  // the other would wait for ever
+  BP_ASSERT(got_in);  // else join() would wait for ever
   other.join();
   return got_in;
 }
@@ -168,7 +167,7 @@ TEST(LockingProvider, WrapsAnEndpointOnce) {
 
 TEST(LockingProvider, HasNoMorePeersThanWereAnnounced) {
   LockingProvider small(watched, messenger.dispatcher(), {});
-  CHECK(small.connect({0}).ok());  // there is a spare one
+  CHECK(small.connect({0}).ok());  // there is one spare endpoint
   BP_CHECK_DIES("assertion failed: ", [&] {
     const Dispatcher* none = nullptr;
     Watched other(none);
@@ -197,7 +196,7 @@ TEST(LockingProvider, AHandlerIsCalledWithoutTheLockAndAnswersWithIt) {
   LONGS_EQUAL(1, watched.released_count);
 }
 
-// Then the provider counts it, and has the loan.
+// The inner provider must know: it counts the message and keeps the loan.
 TEST(LockingProvider, SaysThatThereIsNoHandler) {
   watched.has_message = watched.was_delivered = true;
   messenger.poll(1);
@@ -251,7 +250,7 @@ TEST(LockingProvider, AnEventIsToldWithoutTheLock) {
                                         it.others_got_in = others_get_in(*it.to);
                                       },
                                       &told});
-  // Also before the first poll: a provider tells of those that are there when it is made.
+  // Also before the first poll: a new provider reports the peers that are already there.
   watched.events.function(watched.events.context, {PeerEventKind::kJoined, 9, 0});
   LONGS_EQUAL(9, told.member);
   told.others_got_in = false;
@@ -260,7 +259,7 @@ TEST(LockingProvider, AnEventIsToldWithoutTheLock) {
   CHECK(told.others_got_in);
 }
 
-// The provider itself asserts that it is never in two threads.
+// The inner provider asserts that it is never in two threads.
 TEST(LockingProvider, ManyThreadsUseItWhileOnePolls) {
   constexpr uint32_t kThreads = 3;
   constexpr uint32_t kEach = 500;

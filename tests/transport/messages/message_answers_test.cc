@@ -1,4 +1,4 @@
-// Questions by message: answered in their order, what waits, what is lent, and both bounds of it.
+// Questions by message: the order of answers, questions that wait, and the limits of loans.
 #include "transport/messages/message_answers_datapath.h"
 
 #include <memory>
@@ -19,8 +19,8 @@ constexpr AmId kQuestion = 3;
 constexpr AmId kReply = 4;
 constexpr uint64_t kLentBytesMax = 1000;
 
-// Answers "lend N" by so many bytes lent, "long" by a loan that no endpoint takes, "bad" by
-// nothing; anything else comes back.
+// Answers "lend N" with a loan of N bytes and "long" with a loan that no endpoint takes, drops
+// "bad", and echoes anything else.
 class Library final : public MessageAnswers {
  public:
   uint32_t returned_count = 0;
@@ -144,7 +144,7 @@ TEST(MessageAnswers, AsManyBytesAreLentAsMayBeAndNoMore) {
   poll();
   LONGS_EQUAL(3, loans.size());
   LONGS_EQUAL(1, library.returned_count);
-  ask("lend 400");  // beside 601 bytes it is one too many
+  ask("lend 400");  // with the 601 bytes that are lent, this is one byte too many
   poll();
   LONGS_EQUAL(3, loans.size());
   give_back(2);
@@ -164,7 +164,7 @@ TEST(MessageAnswers, OnePeerIsLentHalfOfItAtMost) {
   LONGS_EQUAL(4, loans.size());
 }
 
-// One that reads nothing, or returns nothing, is no other one's trouble.
+// A peer that reads nothing, or returns no loans, does not hinder other peers.
 TEST(MessageAnswers, NoPeerWaitsForAnotherOnesQuestions) {
   ask("lend 500");
   for (uint32_t i = 0; i < MessageAnswers::kWaitingPerPeerMax; ++i) ask("lend 500");
@@ -177,7 +177,7 @@ TEST(MessageAnswers, NoPeerWaitsForAnotherOnesQuestions) {
   ask("lend 500", kOther);
   LONGS_EQUAL(3, heard.size());
   LONGS_EQUAL(2, loans.size());
-  // One of each waits: whichever gets on, the other one keeps its place.
+  // One question of each peer waits. The answer to one leaves the other in the queue.
   ask("lend 400", kOther);
   give_back(1);
   poll();
@@ -209,7 +209,7 @@ TEST(MessageAnswers, OneLoanMayBeLargerThanTheBoundAlone) {
   give_back(0);
   poll();
   LONGS_EQUAL(2, loans.size());
-  ask("lend 1500");  // not beside another
+  ask("lend 1500");  // not beside another loan
   poll();
   LONGS_EQUAL(2, loans.size());
 }
@@ -221,14 +221,14 @@ TEST(MessageAnswers, AsManyLoansAreOutAsMayBeAndNoMore) {
   poll();
   LONGS_EQUAL(MessageAnswers::kLoansMax, loans.size());
   for (uint32_t i = 1; i <= 4; ++i) {
-    give_back(i % 2 == 0 ? i : MessageAnswers::kLoansPerPeerMax + i);  // any of them
+    give_back(i % 2 == 0 ? i : MessageAnswers::kLoansPerPeerMax + i);  // any loan
     poll();
     LONGS_EQUAL(MessageAnswers::kLoansMax + i, loans.size());
     LONGS_EQUAL(MessageAnswers::kLoansMax, library.lent_count());
   }
 }
 
-// Else 64 peers that went away would be the end of lending.
+// Otherwise 64 peers that went away would use up all loans.
 TEST(MessageAnswers, ALoanThatIsNotTakenCountsAsNone) {
   for (uint32_t i = 0; i < MessageAnswers::kLoansMax + 1; ++i) ask("long");
   LONGS_EQUAL(0, library.lent_count());
@@ -248,7 +248,7 @@ TEST(MessageAnswers, WhatIsLentComesBackWithTheEndOfThePeer) {
   LONGS_EQUAL(0, library.lent_count());
 }
 
-// A loan that nobody gives back keeps its lender's place, also when that has died.
+// A loan that is never returned keeps its lender's slot occupied, even after the lender's death.
 TEST(MessageAnswers, WhatIsLentWithAQuestionGoesBackAtOnce) {
   struct : Completion {
     uint32_t count = 0;
@@ -269,7 +269,7 @@ TEST(MessageAnswers, WhatIsLentWithAQuestionGoesBackAtOnce) {
   LONGS_EQUAL(2, returned.count);
   ask("lend 500");
   ask("lend 1");
-  ask_by_loan("apple");  // it waits
+  ask_by_loan("apple");  // the question waits
   LONGS_EQUAL(3, returned.count);
   give_back(0);
   poll();
@@ -281,7 +281,7 @@ TEST(MessageAnswers, WhatMakesNoSenseOrFindsNoPlaceToWaitIsCountedAndDropped) {
   CHECK_EQUAL(1, dropped.read());
   ask("lend 1000");
   ask("lend 1000");
-  ask("bad");  // waits as all do, and is judged when it is its turn
+  ask("bad");  // waits like any question, and is dropped in its turn
   ask(std::string(MessageAnswers::kQuestionBytesMax, 'a'));
   CHECK_EQUAL(1, dropped.read());
   ask(std::string(MessageAnswers::kQuestionBytesMax + 1, 'b'));

@@ -1,4 +1,4 @@
-// The slot's header word, and the laps that tell old bytes from a message.
+// The slot's header word, and the laps that distinguish old bytes from a message.
 #include "transport/messages/message_slot.h"
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// The data path's law for messages: whatever a provider does, it neither allocates nor locks nor
-// logs, and asks the kernel for nothing but to wake somebody, or to copy where that is its part.
+// The data path's law for messages: no provider allocates, locks or logs. Its only system calls
+// wake a peer, or copy if single copy by the kernel is in use.
 //
-// Each operation runs some times before it is watched: a peer's first message may make its books.
+// Each operation runs some times before it is watched: the first message to a peer may allocate.
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -25,23 +25,23 @@ using namespace bedplate::test;
 
 namespace {
 
-constexpr AmId kData = 210;  // beyond what GroupRig's members write down
+constexpr AmId kData = 210;  // beyond the messages that GroupRig's members record
 constexpr AmId kQuestion = 211;
 constexpr AmId kReply = 212;
 constexpr char kName[] = "law.message";
-constexpr int kWarmUps = 400;  // more than a fast box, and a look at all loans, take
+constexpr int kWarmUps = 400;  // more than it takes to get a fast box and to check all loans
 constexpr int kWatched = 100;
-constexpr int kPollsMax = 100'000;  // a forgotten operation fails, and does not hang
+constexpr int kPollsMax = 100'000;  // a forgotten operation fails instead of hanging
 
-// From a sender to a receiver, which may be one and the same.
+// The path from a sender to a receiver, which may be the same messenger.
 struct Wire {
   const char* name = "";
   Endpoint* there = nullptr;
   Endpoint* back = nullptr;
   Messenger* sender = nullptr;
   Messenger* receiver = nullptr;
-  RemoteMemory remote;   // of the pool
-  RemoteMemory outside;  // of no pool; without bytes: there is none
+  RemoteMemory remote;   // in the pool
+  RemoteMemory outside;  // outside the pool; without bytes: not reachable
   std::span<std::byte> block;
   std::byte* local = nullptr;  // kLocalBytes
   uint32_t arrived = 0;
@@ -73,7 +73,7 @@ struct Wire {
     for (int i = 0; i < kPollsMax && !is_met(); ++i) poll();
     return is_met();
   }
-  // Does `operation` as often as it is told to try again, then waits for its end.
+  // Repeats `operation` while it returns kAgain, then waits for its end.
   template <typename Operation>
   bool complete(Operation operation) noexcept {
     Counted done;
@@ -97,7 +97,7 @@ struct Wire {
   }
 };
 
-// An action that is watched. It may check nothing: it returns true if it succeeds.
+// An action that is watched. Returns whether it succeeded; it must not use CHECK.
 struct Deed {
   const char* name;
   bool (*function)(Wire&) noexcept;
@@ -215,7 +215,7 @@ constexpr Deed kDeeds[] = {
      }},
 };
 
-// Lends the same block to each that asks.
+// Lends the same block to each peer that asks.
 class LendingAnswers final : public MessageAnswers {
  public:
   explicit LendingAnswers(std::span<std::byte> block) : block_(block) {}
@@ -239,7 +239,7 @@ TEST_GROUP(MessagesLaw) {
   std::vector<std::byte> outside = std::vector<std::byte>(8 * kKiB);
   MessageNames names;
 
-  // Runs all deeds over the wire. Exposes the memory for puts and gets here.
+  // Exposes the memory for puts and gets, and runs all deeds over the wire.
   void keeps_the_law(Wire & wire, bool reaches_outside, Permit permit = Permit::kWaking) {
     if (wire.local == nullptr) wire.local = local.data();
     if (wire.block.empty()) wire.block = memory.subspan(32 * kKiB, 1000);
@@ -270,13 +270,13 @@ TEST_GROUP(MessagesLaw) {
       CHECK_TEXT(is_done, what.c_str());
       LONGS_EQUAL_TEXT(0, breaches, what.c_str());
     }
-    for (int i = 0; i < 1000; ++i) wire.poll();  // what was lent comes back
+    for (int i = 0; i < 1000; ++i) wire.poll();  // the loans come back
     LONGS_EQUAL_TEXT(0, lender->lent_count(), wire.name);
     LONGS_EQUAL_TEXT(0, dropped.read(), wire.name);
     wire.back->withdraw(wire.remote);
     if (reaches_outside) wire.back->withdraw(wire.outside);
   }
-  // `single_copy`: by which they copy what is not the pool's, as this process from and to itself.
+  // `single_copy`: copies memory outside the pool, from this process to itself.
   void group_keeps_the_law(const GroupShape& shape, const char* name, bool has_box_then,
                            SingleCopy* single_copy = nullptr) {
     GroupRig rig(shape, &*pool);
@@ -290,17 +290,17 @@ TEST_GROUP(MessagesLaw) {
     wire.back = &b.to(0);
     wire.sender = &a.messenger;
     wire.receiver = &b.messenger;
-    keeps_the_law(wire, shape.kind != GroupKind::kExchange,  // which refuses it
+    keeps_the_law(wire, shape.kind != GroupKind::kExchange,  // an exchange refuses such memory
                   single_copy != nullptr ? Permit::kSingleCopy : Permit::kWaking);
-    if (single_copy != nullptr) {  // it is at its end at once: the target has no part in it
+    if (single_copy != nullptr) {  // the put ends at once, without the target
       const RemoteMemory remote = b.to(0).expose(outside).take();
       CHECK(a.to(1).put(std::span(local).first(5000), remote, nullptr) == SendStatus::kDone);
       b.to(0).withdraw(remote);
     }
-    CHECK_EQUAL_TEXT(has_box_then, has_box(*wire.there), name);  // it is what its name says
+    CHECK_EQUAL_TEXT(has_box_then, has_box(*wire.there), name);  // `name` is true
     LONGS_EQUAL(0, a.counters.cut_off.read() + b.counters.cut_off.read());
   }
-  // `wire`: what it is to reach, where that is not the rig's.
+  // `wire`: may set `local` and `block`; the rest comes from the rig.
   void verbs_keep_the_law(VerbsRig & rig, Wire wire, const char* name) {
     CHECK(rig.connect());
     wire.name = name;
@@ -337,7 +337,7 @@ TEST(MessagesLaw, FastBoxes) {
   group_keeps_the_law(shape_of(GroupKind::kLazy, 2), "fast box", true);
 }
 
-// Puts and gets of what is not the pool's are a system call each.
+// Each put or get of memory outside the pool is one system call.
 TEST(MessagesLaw, SingleCopyByTheKernel) {
   BP_SKIP_WITHOUT_LAW();
   auto opened = open_single_copy(SingleCopyKind::kCma);
@@ -356,7 +356,7 @@ TEST(MessagesLaw, Exchanges) {
   group_keeps_the_law(shape_of(GroupKind::kExchange, 2), "exchange", true);
 }
 
-// A bell that somebody sleeps on is rung by the kernel, which is all that it is asked for.
+// The sender rings the sleeper's bell by a system call, and makes no other system call.
 TEST(MessagesLaw, WakingASleeper) {
   BP_SKIP_WITHOUT_LAW();
   for (GroupKind kind : kGroupKinds) {
@@ -375,7 +375,7 @@ TEST(MessagesLaw, WakingASleeper) {
   }
 }
 
-// Several ways, of which most are quiet: which are looked at changes all the time.
+// Several providers, most of them quiet. The set that each poll checks changes all the time.
 TEST(MessagesLaw, MessengersWithQuietProviders) {
   BP_SKIP_WITHOUT_LAW();
   Messenger messenger;
@@ -393,7 +393,7 @@ TEST(MessagesLaw, MessengersWithQuietProviders) {
   }
 }
 
-// Soft RoCE posts by system calls; those of a real device are stores. All else holds for both.
+// Soft RoCE posts by system calls, a real device by stores. All else holds for both.
 TEST(MessagesLaw, Verbs) {
   BP_SKIP_WITHOUT_LAW();
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
@@ -402,7 +402,7 @@ TEST(MessagesLaw, Verbs) {
   LONGS_EQUAL(0, rig.a.counters.bounced_bytes.read());
 }
 
-// A block outside all exports is opened by a window for each loan, and closed after it.
+// A block outside all exports has a memory window for each loan, which is closed after the loan.
 TEST(MessagesLaw, VerbsWithWindows) {
   BP_SKIP_WITHOUT_LAW();
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
@@ -414,7 +414,7 @@ TEST(MessagesLaw, VerbsWithWindows) {
   LONGS_EQUAL(0, rig.a.counters.bounced_bytes.read());
 }
 
-// No device reaches what is not the pool's: it is copied.
+// No device reaches memory outside the pool, so its bytes are copied.
 TEST(MessagesLaw, VerbsWithBounceBuffers) {
   BP_SKIP_WITHOUT_LAW();
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);

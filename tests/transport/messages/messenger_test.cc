@@ -1,4 +1,4 @@
-// The messenger: which provider it takes, why it took none, and what it does with what arrives.
+// The messenger: the provider that it chooses, the reasons for refusals, and arriving messages.
 #include "transport/messages/messenger.h"
 
 #include "platform/clock.h"
@@ -16,7 +16,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// Nobody is there; it says what it is told to say, and counts how often it is asked.
+// A provider without peers. It reports `found` at each poll, and counts its polls.
 class CountingProvider final : public Provider {
  public:
   uint32_t found = 0;
@@ -32,8 +32,8 @@ class CountingProvider final : public Provider {
   bool can_sleep() const noexcept override { return true; }
 };
 
-// Three providers, of which the first always has something, and which have been polled until the
-// others are quiet.
+// Three providers, of which the first always finds something. They are polled until the other two
+// are quiet.
 struct QuietRig {
   Messenger messenger;
   CountingProvider providers[3];
@@ -132,7 +132,7 @@ TEST(Messenger, WaitReturnsAtOnceWhenSomethingIsThere) {
   b.messenger.wait(2 * kPatienceNs);
   CHECK(monotonic_ns() - begin_ns < kPatienceNs);
   LONGS_EQUAL(1, b.received.size());
-  b.messenger.wait(kNsPerMs);  // and ends by itself
+  b.messenger.wait(kNsPerMs);  // without messages it ends by itself
   CHECK(a.to(1).am_send(9, {}) == SendStatus::kDone);
   CHECK(a.to(1).am_send(9, bytes_of(std::string(4097, 'x'))) == SendStatus::kTooLong);
 }
@@ -141,7 +141,7 @@ TEST(Messenger, WaitReturnsAtOnceWhenSomethingIsThere) {
 
 namespace {
 
-// Asks again within the call as often as it is told to, and takes `other` back.
+// Within its call it cancels `other`, and waits for room again `again_count` times.
 struct Room : RoomCall {
   Room() {
     call = [](RoomCall& self) noexcept {
@@ -173,26 +173,26 @@ TEST(Messenger, RoomIsToldOnceAPollAndMayBeAskedForAgainWithinTheCall) {
   }
   first.again_count = 3;
   first.other = &second;
-  // Content: the third, and the second, which waits no more. The first is not.
+  // Counts the third, and the second, which was cancelled. The first waits again.
   LONGS_EQUAL(2, messenger.poll(16));
   LONGS_EQUAL(1, first.count);
   LONGS_EQUAL(0, second.count);
   LONGS_EQUAL(1, third.count);
-  LONGS_EQUAL(0, messenger.poll(16));  // a loop may go to sleep for it
+  LONGS_EQUAL(0, messenger.poll(16));  // not counted: the first waits again
   LONGS_EQUAL(2, first.count);
-  // It looks less and less often.
+  // The messenger checks less and less often.
   const auto is_seldom = [&] { return messenger.sleep_max_ns() == RoomWait::kLookMaxNs; };
   CHECK(test::eventually(is_seldom));
   LONGS_EQUAL(0, messenger.poll(16));
   LONGS_EQUAL(1, messenger.poll(16));
   LONGS_EQUAL(4, first.count);
   CHECK(messenger.sleep_max_ns() == PollSource::kUnlimitedNs);
-  messenger.take_back(first);  // nothing
+  messenger.take_back(first);  // does nothing
   messenger.poll(16);
   LONGS_EQUAL(4, first.count);
 }
 
-// A peer that dies while somebody waits for it: the call comes, and the send says why.
+// A peer dies while a caller waits for room there: the call comes, and the next send returns kGone.
 TEST(Messenger, ThoseWhoWaitForRoomAreToldOfADeath) {
   GroupRig rig(shape);
   Member& a = rig.join(0);
@@ -245,7 +245,7 @@ TEST(Messenger, ANumberIsTheReceiversAndAskedForByName) {
   LONGS_EQUAL(129, *put.number);
   LONGS_EQUAL(1, none.answer_count);
   CHECK_FALSE(none.number.has_value());
-  // Without names there is none.
+  // A messenger without names has no number.
   Query back;
   CHECK(b.messenger.ask_number(b.to(0), "cache.put", back) == SendStatus::kDone);
   a.messenger.poll(8);
@@ -276,7 +276,7 @@ TEST(Messenger, OnlyWhatWasAskedIsAnsweredAndOnlyByThePeerThatWas) {
   LONGS_EQUAL(1, query.answer_count);
   LONGS_EQUAL(128, *query.number);
   LONGS_EQUAL(0, taken_back.answer_count);
-  // A number that no name can have is none.
+  // A number outside the range of names counts as none.
   Query again;
   CHECK(a.messenger.ask_number(a.to(1), "cache.get", again) == SendStatus::kDone);
   const int32_t odd[2] = {static_cast<int32_t>(again.token), 3};
@@ -286,7 +286,7 @@ TEST(Messenger, OnlyWhatWasAskedIsAnsweredAndOnlyByThePeerThatWas) {
   CHECK_FALSE(again.number.has_value());
 }
 
-// A peer that asks and asks, and reads nothing: the answers kept for it are bounded.
+// A peer asks without end and reads nothing. The number of answers that wait for it is bounded.
 TEST(Messenger, AnswersWaitForRoomAndAreBounded) {
   GroupRig rig(shape);
   Member& a = rig.join(0);
@@ -295,7 +295,8 @@ TEST(Messenger, AnswersWaitForRoomAndAreBounded) {
   CHECK(names.add("cache.get").ok());
   b.messenger.answer_names(names);
   std::vector<std::unique_ptr<Query>> queries;
-  // More than wait and lie in the queue. Each poll looks at all that wait, where it checks itself.
+  // More than the waiting list and the queue hold. With a sanitizer there are fewer, because each
+  // poll checks the whole list.
   const int count = test::kIsSanitized ? 300 : 2000;
   for (int i = 0; i < count; ++i) {
     queries.push_back(std::make_unique<Query>());

@@ -1,4 +1,4 @@
-// The map of free pieces: rows of free units, checked against a model.
+// The map of free pieces: runs of free units, compared with a model.
 #include "transport/messages/piece_map_datapath.h"
 
 #include <cstring>
@@ -17,7 +17,7 @@ TEST_GROUP(PieceMap) {
 
   PieceMap map{kUnitCount};
 
-  // Its words, which it begins with: to spoil them.
+  // The map's words, which are its first member, so that a test can corrupt them.
   uint64_t* words() const {
     uint64_t* first = nullptr;
     std::memcpy(&first, &map, sizeof first);
@@ -37,7 +37,7 @@ TEST(PieceMap, FindsWhatLiesWithinTheBounds) {
   LONGS_EQUAL(15, map.find(0, kUnitCount, kUnitCount - 15));
 }
 
-// A piece does not go round the end.
+// A piece does not wrap around the end.
 TEST(PieceMap, LooksBehindWhatWasTakenLastAndThenFromTheBeginning) {
   map.take(0, 100);
   map.give_back(0, 50);
@@ -74,9 +74,9 @@ TEST(PieceMap, TakesNothingTwice) {
 TEST(PieceMap, KnowsWhetherItIsValid) {
   map.take(3, 2);
   CHECK(map.is_valid());
-  words()[0] ^= 8;  // a unit that was taken
+  words()[0] ^= 8;  // a taken unit
   CHECK_FALSE(map.is_valid());
-  words()[2] ^= uint64_t{1} << (kUnitCount % 64);  // the count is right, by one that there is not
+  words()[2] ^= uint64_t{1} << (kUnitCount % 64);  // beyond the end: the count is right again
   CHECK_FALSE(map.is_valid());
 #if BP_DEBUG
   BP_CHECK_DIES("is_valid() before a change", map.take(100, 1));

@@ -1,5 +1,5 @@
-// A provider whose every poll finds something while it is told to, so that a messenger's other
-// providers are quiet by comparison.
+// A provider that reports `found` at each poll, so that a messenger's other providers are quiet by
+// comparison.
 #pragma once
 
 #include "transport/messages/provider.h"

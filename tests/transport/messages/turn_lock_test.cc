@@ -1,4 +1,4 @@
-// The lock between threads: one has it, and all have it in their turn.
+// The lock between threads: one thread holds it, and the waiting threads get it in turn.
 #include "transport/messages/turn_lock.h"
 
 #include <mutex>
@@ -15,7 +15,7 @@ TEST_GROUP(TurnLock) { TurnLock lock; };
 
 TEST(TurnLock, CountsWhatManyThreadsAdd) {
   constexpr int kEach = 5000;
-  uint64_t count = 0;  // plain on purpose
+  uint64_t count = 0;  // not atomic, on purpose
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
@@ -29,9 +29,9 @@ TEST(TurnLock, CountsWhatManyThreadsAdd) {
   LONGS_EQUAL(4 * kEach, count);
 }
 
-// Also if the one that had it takes it again at once, as a shard does that polls without end.
+// Even if the holder locks it again at once, as a shard does that polls without end.
 TEST(TurnLock, GoesToTheOneThatWaits) {
-  bool had_its_turn = false;  // plain on purpose
+  bool had_its_turn = false;  // not atomic, on purpose
   lock.lock();
   std::thread waiter([&] {
     const std::lock_guard guard(lock);

@@ -1,5 +1,5 @@
-// An NVMe controller played by a test: its registers are a page of memory, which it obeys whenever
-// the test calls step(). On demand it answers late, wrongly, or not at all.
+// A simulated NVMe controller: its registers are memory, which it obeys whenever the test calls
+// step(). On demand it answers late, wrongly, or not at all.
 #pragma once
 
 #include <algorithm>
@@ -35,28 +35,28 @@ class FakeNvme final : public NvmePort {
     uint8_t block_log2;
     uint16_t metadata_bytes;
   };
-  std::vector<Space> spaces = {{2048, 9, 0}};  // from number 1 on
+  std::vector<Space> spaces = {{2048, 9, 0}};  // namespaces, from number 1 on
 
   // Its defects.
   bool is_gone = false;
-  bool stays_ready = false;  // does not let itself be disabled
+  bool stays_ready = false;  // ignores requests to disable it
   bool is_never_ready = false;
-  bool holds_io = false;  // what comes is kept, until release()
+  bool holds_io = false;  // I/O commands are held until release()
   bool holds_admin = false;
-  bool aborts = false;            // what it is asked to abort, it does
+  bool aborts = false;            // obeys Abort commands
   std::deque<uint16_t> statuses;  // of the next I/O commands
   uint16_t admin_status = 0;      // of all admin commands with the opcode below
   uint8_t refused_opcode = 0xff;
-  uint8_t media_errors = 7;  // of all its life
+  uint8_t media_errors = 7;  // over the drive's whole lifetime
 
-  // A record of what it was told.
+  // A record of the driver's actions.
   std::vector<nvme::Command> commands;  // all for I/O
   std::vector<nvme::Command> admin_commands;
   std::vector<uint32_t> features[16];
   uint32_t start_count = 0;
   bool may_use_memory = false;
   uint32_t trespass_count = 0;               // DMA that was not allowed
-  uint32_t stray_count = 0;                  // doorbells of queues that there are not, or not now
+  uint32_t stray_count = 0;                  // doorbells of queues that do not exist at that time
   uint32_t interrupts[kQueueCountMax] = {};  // of each queue
   bool was_shut_down = false;
   std::vector<std::byte> disk;
@@ -69,7 +69,7 @@ class FakeNvme final : public NvmePort {
   }
   ~FakeNvme() override { std::free(const_cast<std::byte*>(registers)); }
 
-  // Once it was told what it says of itself.
+  // Sets the registers and the disk from the properties. Call it again after a change of these.
   void power_on() {
     std::memset(const_cast<std::byte*>(registers), 0, kRegistersBytes);
     const uint64_t cap = (entry_count_max - 1) | 1ULL << 16 | 2ULL << 24 |
@@ -117,7 +117,7 @@ class FakeNvme final : public NvmePort {
     for (uint16_t id = 0; id < kQueueCountMax; ++id) take_commands(id);
   }
 
-  // Carries out what it holds, the last one first.
+  // Carries out the held commands, the last one first.
   void release() {
     while (!held_.empty()) {
       const Held held = held_.back();
@@ -125,7 +125,7 @@ class FakeNvme final : public NvmePort {
       carry_out(held);
     }
   }
-  // Carries out the commands that it holds of one queue.
+  // Carries out the held commands of one queue.
   void release_of(uint16_t queue_id) {
     for (const Held& held : std::exchange(held_, {})) {
       if (held.queue_id == queue_id) {
@@ -136,7 +136,7 @@ class FakeNvme final : public NvmePort {
     }
   }
   size_t held_count() const { return held_.size(); }
-  // A completion for nothing.
+  // Writes a completion, even if there is no such command.
   void complete(uint16_t queue_id, uint16_t command_id, uint16_t status, uint32_t result = 0) {
     if (!may_use_memory) {
       ++trespass_count;
@@ -212,7 +212,7 @@ class FakeNvme final : public NvmePort {
     complete(held.queue_id, command.id, status);
   }
 
-  // The memory of a transfer, as its pages say.
+  // The memory of a transfer, according to its PRP entries.
   std::vector<std::span<std::byte>> pages_of(const nvme::Command& command, uint64_t bytes) {
     std::vector<std::span<std::byte>> pages;
     const auto add = [&](uint64_t address) {

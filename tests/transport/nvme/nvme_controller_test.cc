@@ -1,4 +1,4 @@
-// Starts, refusals, late answers and resets, with a clock that the test turns.
+// Starts, refusals, late answers and resets of a controller, with a simulated clock.
 #include "transport/nvme/nvme_controller.h"
 
 #include <cerrno>
@@ -27,7 +27,7 @@ TEST_GROUP(NvmeController) {
     const Error error = error_of(problem, detail, "0000:01:00.0");
     CHECK(std::strstr(error.doing, "0000:01:00.0") != nullptr && error.cure[0] != 0);
   }
-  // One that is answered EIO without the controller.
+  // A new operation ends with EIO, without an answer of the controller.
   void expect_eio() {
     NvmeAsked asked;
     rig.begin(asked, NvmeAction::kRead, 0, 1);
@@ -54,7 +54,7 @@ TEST(NvmeController, StartsAndKnowsItsNamespaces) {
   LONGS_EQUAL(999, rig.controller.space(0).block_count.load());
   LONGS_EQUAL(12, rig.controller.space(0).block_log2);
   LONGS_EQUAL(2048, rig.controller.space(1).block_count.load());
-  LONGS_EQUAL(0, rig.drive.features[nvme::kFeatureQueueCount].at(0));  // one of each
+  LONGS_EQUAL(0, rig.drive.features[nvme::kFeatureQueueCount].at(0));  // one queue of each kind
   CHECK(rig.drive.features[nvme::kFeatureWriteCache].empty());
   LONGS_EQUAL(static_cast<int>(State::kReady), rig.counters.state.read());
 }
@@ -107,7 +107,8 @@ TEST(NvmeController, LooksAtTheHealthOnceAMinuteAndWhetherItHasGrown) {
   LONGS_EQUAL(4096, rig.controller.space(0).block_count.load());
 }
 
-// Not those that it had before: else each start would look as if it lost data now.
+// Errors from before the first log are left out; otherwise each start would look like a loss of
+// data.
 TEST(NvmeController, CountsTheMediaErrorsSinceItHasLookedFirst) {
   CHECK(rig.start());
   rig.turn(10);
@@ -118,7 +119,7 @@ TEST(NvmeController, CountsTheMediaErrorsSinceItHasLookedFirst) {
   rig.turn(10);
   LONGS_EQUAL(9, rig.counters.media_errors.read());
   LONGS_EQUAL(2, rig.counters.new_media_errors.read());
-  rig.drive.media_errors = 3;  // a log that went back
+  rig.drive.media_errors = 3;  // the log's count went back
   rig.now_ns += NvmeController::kHealthIntervalNs;
   rig.turn(10);
   LONGS_EQUAL(2, rig.counters.new_media_errors.read());
@@ -232,7 +233,7 @@ TEST(NvmeController, WhatIsLateAndCannotBeAbortedMeansAReset) {
   rig.turn(520);
   LONGS_EQUAL(1, rig.counters.resets.read());
   CHECK(rig.controller.state() == State::kDisabling);
-  // While it may still write to its memory, it keeps it.
+  // An operation does not end while the controller may still write to its memory.
   LONGS_EQUAL(0, asked[0].done_count);
   CHECK(asked[19].is_done());
   expect_eio();
@@ -274,7 +275,7 @@ TEST(NvmeController, OneThatCannotBeResetIsKeptFromMemoryAndTriedAgain) {
   CHECK(asked.is_done() && !rig.drive.may_use_memory);
   LONGS_EQUAL(EIO, asked.outcome);
   expect_eio();
-  rig.drive.release();  // it writes into memory that is not its any more, and is kept from it
+  rig.drive.release();  // its DMA is refused, because the memory is no longer its own
   LONGS_EQUAL(1, rig.drive.trespass_count);
   rig.drive.stays_ready = rig.drive.holds_io = false;
   CHECK(rig.reaches(State::kReady, 3000));
@@ -328,7 +329,7 @@ TEST(NvmeController, OneThatComesBackSmallerIsRefused) {
   LONGS_EQUAL(2048, rig.controller.space(0).block_count.load());
 }
 
-// Shards split their transfers by what it said first.
+// Shards split their transfers by the limit of the first start.
 TEST(NvmeController, OneThatComesBackWithSmallerTransfersIsRefused) {
   CHECK(rig.start());
   rig.drive.transfer_log2 = 1;
@@ -348,7 +349,7 @@ TEST(NvmeController, GivenUpItTouchesNothingAnyMore) {
   CHECK(asked.is_done());
   LONGS_EQUAL(EIO, asked.outcome);
   volatile std::byte* const registers = rig.drive.registers;
-  rig.drive.registers = nullptr;  // as they are unmapped
+  rig.drive.registers = nullptr;  // as if they were unmapped
   LONGS_EQUAL(NvmeController::kNever, rig.controller.look(rig.now_ns));
   rig.poll(64);
   rig.controller.shut_down(rig.now_ns);

@@ -1,4 +1,4 @@
-// Operations of any length on a controller that answers out of order, fails, or is short of room.
+// Operations of any length on a controller that answers out of order, fails, or has no free entry.
 #include "transport/nvme/nvme_io_datapath.h"
 
 #include <cerrno>
@@ -29,7 +29,7 @@ TEST_GROUP(NvmeIo) {
   int ask(NvmeAction action, uint64_t first, uint64_t count, uint64_t data_offset = 0) {
     NvmeAsked asked;
     rig.begin(asked, action, first, count, data_offset);
-    LONGS_EQUAL(0, asked.done_count);  // never from within
+    LONGS_EQUAL(0, asked.done_count);  // never from within begin()
     rig.turn(10);
     CHECK(asked.is_done());
     return asked.outcome;
@@ -121,12 +121,12 @@ TEST(NvmeIo, IsNotValidWithAnOperationInAListWhereItDoesNotBelong) {
   };
   NvmeAsked refused;
   rig.begin(refused, NvmeAction::kDeallocate, 0, 1);
-  check_spoiled_by(refused.blocks_left, 1);  // it has ended, and something is left of it
-  NvmeAsked asked[16];                       // more than the queue has room for
+  check_spoiled_by(refused.blocks_left, 1);  // it has ended, but some blocks are left
+  NvmeAsked asked[16];                       // more than the queue has entries
   for (NvmeAsked& each : asked) rig.begin(each, NvmeAction::kRead, 0, 8);
-  check_spoiled_by(asked[14].blocks_left, 0);  // it waits for nothing
+  check_spoiled_by(asked[14].blocks_left, 0);  // it waits, but no block is left
   check_spoiled_by(asked[14].blocks_left, 9);
-  check_spoiled_by(asked[15].blocks_left, 3);  // begun before those that are before it
+  check_spoiled_by(asked[15].blocks_left, 3);  // begun, behind operations that have not begun
   rig.turn(20);
   for (const NvmeAsked& each : asked) LONGS_EQUAL(0, each.outcome);
   CHECK(refused.is_done());
@@ -161,7 +161,7 @@ TEST(NvmeIo, AfterItsFirstErrorALongOneBeginsNothingMore) {
   CHECK(asked.is_done() && behind.is_done());
   LONGS_EQUAL(EIO, asked.outcome);
   LONGS_EQUAL(0, behind.outcome);
-  LONGS_EQUAL(7 + 1, rig.drive.commands.size());  // what had found room, and the one behind
+  LONGS_EQUAL(7 + 1, rig.drive.commands.size());  // those that found an entry, and the read behind
 }
 
 TEST(NvmeIo, AnyMixOfRequestsIsAsAModelSays) {
@@ -172,7 +172,7 @@ TEST(NvmeIo, AnyMixOfRequestsIsAsAModelSays) {
   CHECK(rig.start());
   std::vector<std::byte> model(rig.drive.disk.size());
   for (int round = 0; round < 300; ++round) {
-    // Side by side on the drive, so that their order does not count.
+    // The operations do not overlap on the drive, so their order does not matter.
     constexpr uint64_t kCount = 12;
     NvmeAsked asked[kCount];
     uint64_t first = random() % 8;
@@ -216,14 +216,14 @@ TEST(NvmeIo, KeepsTheLaw) {
   NvmeAsked asked[3];
   rig.drive.commands.reserve(1000);
   const uint32_t breaches = breaches_in([&] {
-    rig.begin(asked[0], NvmeAction::kWrite, 0, 16 * 20);  // some of it waits
+    rig.begin(asked[0], NvmeAction::kWrite, 0, 16 * 20);  // a part of it waits
     rig.begin(asked[1], NvmeAction::kFlush, 0, 0);
     rig.poll(64);
   });
   LONGS_EQUAL(0, breaches);
   uint32_t more = 0;
   for (int i = 0; i < 10; ++i) {
-    rig.drive.step();  // the test's, which may allocate
+    rig.drive.step();  // the fake drive may allocate
     more += breaches_in([&] { rig.poll(64); });
   }
   LONGS_EQUAL(0, more);

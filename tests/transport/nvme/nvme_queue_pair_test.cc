@@ -1,5 +1,5 @@
-// Queue pairs of several shards, and what the control of their drive has them do. One thread plays
-// all shards, each as late as the test wants; but in the last test each has a thread.
+// Queue pairs of several shards, under the control of their drive. One thread plays all shards,
+// each as late as the test wants. In the last tests shards have threads of their own.
 #include "transport/nvme/nvme_queue_pair_datapath.h"
 
 #include <algorithm>
@@ -24,12 +24,12 @@ using State = NvmeController::State;
 
 TEST_GROUP(NvmeQueuePair) {
   NvmeRig rig;
-  int told[FakeNvme::kQueueCountMax] = {};  // to follow, and have not
+  int told[FakeNvme::kQueueCountMax] = {};  // requests to follow, since the last follow()
   int asked_to_look = 0;
 
   void setup() override { rig.queue_count = 2; }
 
-  // From now on shards follow when the test has them.
+  // From now on a shard follows only when the test calls follow().
   void slow_down() {
     for (uint32_t i = 0; i < rig.controller.queue_count(); ++i) {
       rig.pair(i).set_calls({.follow = [](void* count) noexcept { ++*static_cast<int*>(count); },
@@ -71,7 +71,7 @@ TEST_GROUP(NvmeQueuePair) {
   }
 };
 
-// ---- As many as there may be ----
+// ---- The number of queue pairs ----
 
 TEST(NvmeQueuePair, EachShardHasOneWithAnInterruptOfItsOwn) {
   rig.queue_count = 3;
@@ -111,7 +111,7 @@ TEST(NvmeQueuePair, ThereAreNoMoreThanInterrupts) {
 }
 
 TEST(NvmeQueuePair, ThereAreNoMoreThanDoorbells) {
-  rig.drive.doorbell_log2 = 7;  // 8 of them
+  rig.drive.doorbell_log2 = 7;  // 8 doorbells
   rig.queue_count = 6;
   CHECK(rig.start());
   LONGS_EQUAL(3, rig.controller.queue_count());
@@ -153,13 +153,13 @@ TEST(NvmeQueuePair, ACommandThatHasTheIdOfOneThatWasLateIsNotAborted) {
   NvmeAsked late[2], next;
   for (const size_t shard : {0, 1}) rig.begin(late[shard], NvmeAction::kRead, 0, 1, 0, shard);
   rig.turn(1020);
-  // The first one's abort is under way, the second one ends while it waits for its own.
+  // The abort of the first command is under way. The second command ends while its own abort waits.
   LONGS_EQUAL(1, rig.queue_counters[1].timeouts.read());
   rig.drive.release_of(2);
   rig.turn(1);
   CHECK(late[1].is_done());
   rig.begin(next, NvmeAction::kRead, 0, 1, 0, 1);
-  rig.turn(2);  // the drive has it
+  rig.turn(2);  // the drive has the command
   rig.drive.holds_admin = false;
   rig.drive.release_of(0);
   rig.turn(5);
@@ -205,7 +205,7 @@ TEST(NvmeQueuePair, AResetEndsWhatEveryShardHasOutstanding) {
   CHECK(rig.controller.state() == State::kDisabling);
   LONGS_EQUAL(1, rig.counters.resets.read());
   for (const size_t shard : {0, 1}) {
-    LONGS_EQUAL(0, asked[shard][0].done_count);  // it may still write there
+    LONGS_EQUAL(0, asked[shard][0].done_count);  // the drive may still write there
     expect_eio(asked[shard][19]);
   }
   rig.drive.stays_ready = false;
@@ -229,7 +229,7 @@ TEST(NvmeQueuePair, AResetWaitsUntilNoShardSubmits) {
   NvmeAsked refused;
   rig.begin(refused, NvmeAction::kRead, 0, 1, 0, 0);
   rig.drive.holds_io = true;
-  NvmeAsked late;  // of a shard that does not know yet
+  NvmeAsked late;  // of a shard that has not followed yet
   rig.begin(late, NvmeAction::kRead, 0, 1, 0, 1);
   rig.turn(5000);
   expect_eio(refused);
@@ -237,7 +237,7 @@ TEST(NvmeQueuePair, AResetWaitsUntilNoShardSubmits) {
   follow(1);
   rig.turn(5);
   CHECK(!is_enabled());
-  // It has stopped; now each ends what it has, and not before.
+  // The drive has stopped. Only now does each shard end its operations.
   CHECK(told[0] == 1 && told[1] == 1);
   LONGS_EQUAL(0, late.done_count);
   follow(0);
@@ -246,7 +246,7 @@ TEST(NvmeQueuePair, AResetWaitsUntilNoShardSubmits) {
   follow(1);
   expect_eio(late);
   CHECK(rig.reaches(State::kReady));
-  // Each serves again once it has heard of it.
+  // A shard serves again once it has followed.
   NvmeAsked early;
   rig.begin(early, NvmeAction::kRead, 0, 1, 0, 1);
   rig.turn(1);
@@ -259,12 +259,12 @@ TEST(NvmeQueuePair, AResetWaitsUntilNoShardSubmits) {
   expect_no_harm();
 }
 
-// The controller may be disabled at any time from then on.
+// Once a pair has closed, the controller may be disabled at any time.
 TEST(NvmeQueuePair, OneThatIsClosedWritesNoRegister) {
   CHECK(rig.start());
   slow_down();
   NvmeAsked asked;
-  rig.begin(asked, NvmeAction::kRead, 0, 1);  // the shard has not come to ring for it
+  rig.begin(asked, NvmeAction::kRead, 0, 1);  // the shard has not rung the doorbell yet
   LONGS_EQUAL(0, doorbell(2));
   say_fatal();
   rig.controller.look(rig.now_ns);
@@ -286,7 +286,8 @@ TEST(NvmeQueuePair, OneThatIsClosedWritesNoRegister) {
   expect_no_harm();
 }
 
-// One that has not heard that it is open is ended all the same, and not taken for ended before.
+// A pair that has not followed to kOpen must still follow to kEnded again: its earlier answer does
+// not count.
 TEST(NvmeQueuePair, AnAnswerToAnEarlierWishCountsNoMore) {
   CHECK(rig.start());
   slow_down();
@@ -351,8 +352,8 @@ TEST(NvmeQueuePair, AShutdownWaitsUntilNoShardSubmits) {
 // ---- Any order ----
 
 // Shards, control and drive take turns at random, and the drive fails at random. Every operation
-// ends once, the drive writes into no memory that was given back, and no doorbell of a queue rings
-// that there is not.
+// ends once, the drive writes into no memory that was returned, and no doorbell rings for a queue
+// that does not exist.
 TEST(NvmeQueuePair, AnyOrderOfShardsControlAndFailures) {
   const Seed seed;
   std::mt19937_64 random(seed.value());
@@ -405,7 +406,7 @@ TEST(NvmeQueuePair, AnyOrderOfShardsControlAndFailures) {
       CHECK_TEXT(rig.pair(i).io().is_valid() && rig.pair(i).queue().is_valid(), seed.text());
     }
   }
-  // Well again: all ends, and all serve.
+  // The drive is well again: all operations end, and all shards serve.
   rig.drive.holds_io = rig.drive.stays_ready = false;
   for (int turn = 0; turn < 10'000; ++turn) {
     rig.round();
@@ -425,8 +426,8 @@ TEST(NvmeQueuePair, AnyOrderOfShardsControlAndFailures) {
 
 namespace {
 
-// A shard on a thread of its own, which plays its side of the drive, too: so what it shares with
-// the control is the pair's words, and what they guard.
+// A shard on a thread of its own, which also plays its queue of the drive. So it shares with the
+// control only the pair's words, and the data that they guard.
 struct ThreadedShard {
   static constexpr uint32_t kEntries = 8;
 
@@ -439,7 +440,7 @@ struct ThreadedShard {
   const uint64_t* epoch = nullptr;  // the control's; not atomic: the pair's words guard it
   std::atomic<bool> is_told = false;
   std::atomic<bool> must_end = false;
-  std::atomic<uint64_t> served_count = 0;  // from here on: written by the shard
+  std::atomic<uint64_t> served_count = 0;  // this and the rest: written by the shard
   uint64_t failed_count = 0;
   uint64_t wrong_count = 0;
 
@@ -471,7 +472,7 @@ struct ThreadedShard {
     volatile uint32_t& doorbell =
         *reinterpret_cast<volatile uint32_t*>(registers + nvme::kDoorbells + 8);
     for (uint64_t turn = 0; !must_end; ++turn) {
-      std::this_thread::yield();  // there may be one processor
+      std::this_thread::yield();  // there may be only one processor
       if (is_told.exchange(false)) pair.follow();
       const NvmeQueue& queue = pair.queue();
       if (pair.io().is_open()) {
@@ -489,7 +490,7 @@ struct ThreadedShard {
         phase = 1;
         doorbell = 0;
       }
-      // The drive: it leaves some for later.
+      // The drive's part. It leaves some commands for later turns.
       for (uint64_t left = turn % 4; left > 0 && head != doorbell; --left) {
         const auto* commands = reinterpret_cast<const nvme::Command*>(queue.submissions());
         auto* completions =
@@ -516,7 +517,8 @@ struct ThreadedShard {
 
 }  // namespace
 
-// Under the thread sanitizer: what the control does between two wishes no shard does at the time.
+// For the thread sanitizer: between two phases the control writes `epoch`, which no shard reads
+// then.
 TEST(NvmeQueuePair, ControlAndShardsOnThreadsOfTheirOwn) {
   using Phase = NvmeQueuePair::Phase;
   constexpr size_t kShards = 2;
@@ -564,7 +566,7 @@ TEST(NvmeQueuePair, ControlAndShardsOnThreadsOfTheirOwn) {
 // ---- Threads ----
 
 #if BP_DEBUG
-// Here one loop is both, and runs on another thread.
+// One loop is the control and the shard, and runs on another thread.
 TEST(NvmeQueuePair, EachPartIsForItsThreadAlone) {
   CHECK(rig.start());
   EventLoop loop;

@@ -35,7 +35,7 @@ TEST_GROUP(NvmeQueue) {
   std::byte* registers = nullptr;
   NvmeQueue queue;
   Ended ended;
-  uint32_t tail = 0;  // the controller's, of completions
+  uint32_t tail = 0;  // the controller's tail of the completion queue
   uint16_t phase = 1;
 
   void setup() override {
@@ -103,7 +103,7 @@ TEST(NvmeQueue, BothQueuesWrapAndThePhaseTurns) {
     queue.ring();
     LONGS_EQUAL((round + 1) % kEntries, doorbell(16));
     LONGS_EQUAL(round, submission(static_cast<size_t>(round) % kEntries).word15);
-    LONGS_EQUAL(0, queue.poll(8));  // what lies there is of the turn before
+    LONGS_EQUAL(0, queue.poll(8));  // the entry there belongs to the previous lap
     complete(id);
     LONGS_EQUAL(1, queue.poll(8));
     queue.ring();

@@ -1,5 +1,5 @@
-// A controller's driver, a controller played by a test, and a clock that the test advances. One
-// thread plays all shards.
+// A controller's driver, a simulated controller, and a clock that the test advances. One thread
+// plays all shards.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +11,7 @@
 
 namespace bedplate::test {
 
-// An operation that remembers how it ended.
+// An operation that records its outcome.
 struct NvmeAsked : NvmeOperation {
   NvmeAsked() {
     done = [](void* self, int with) noexcept {
@@ -33,7 +33,7 @@ struct NvmeRig {
   static constexpr uint64_t kDataBytes = 5 << 20;
 
   FakeNvme drive;
-  uint32_t queue_count = 1;  // that are asked for
+  uint32_t queue_count = 1;  // the number that is requested
   NvmeOptions options = {.queue_entries = 8, .timeout_ns = kNsPerSecond};
   NvmeCounters counters;
   NvmeQueueCounters queue_counters[FakeNvme::kQueueCountMax];
@@ -78,7 +78,7 @@ struct NvmeRig {
   void turn(uint64_t ms) {
     for (uint64_t i = 0; i < ms; ++i) round();
   }
-  // Whether it comes to that within so many turns of the clock.
+  // Whether the controller reaches `state` within `ms` milliseconds.
   bool reaches(State state, uint64_t ms = 100) {
     for (uint64_t i = 0; i < ms && controller.state() != state; ++i) round();
     return controller.state() == state;

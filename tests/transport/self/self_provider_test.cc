@@ -1,5 +1,5 @@
-// The way to oneself, beside what docs/transport.md demands of every provider
-// (provider_conformance_test.cc): whom it leads to, what it has room for, and whose it is.
+// The provider of messages to oneself: its addresses, its space and its owner thread.
+// provider_conformance_test.cc tests the requirements of docs/transport.md for every provider.
 #include "transport/self/self_provider.h"
 
 #include <memory>

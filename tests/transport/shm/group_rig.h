@@ -17,7 +17,7 @@ namespace bedplate::test {
 
 constexpr GroupKind kGroupKinds[] = {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange};
 
-// An exchange has two members, whatever one wants.
+// An exchange always has two members.
 inline GroupShape shape_of(GroupKind kind, uint32_t member_count) {
   GroupShape shape;
   shape.kind = kind;
@@ -26,7 +26,7 @@ inline GroupShape shape_of(GroupKind kind, uint32_t member_count) {
   return shape;
 }
 
-// How often it was called, and with what last.
+// A completion that counts its calls and records the last outcome.
 struct Counted : Completion {
   Counted() {
     call = [](Completion& self, Outcome how) noexcept {
@@ -38,7 +38,7 @@ struct Counted : Completion {
   Outcome outcome = Outcome::kNotDone;
 };
 
-// One member with all that it is made of, and what it has received.
+// One member with all its objects, its received messages and its events.
 struct Member {
   struct Received {
     uint32_t from;
@@ -50,7 +50,7 @@ struct Member {
   Messenger messenger;
   ShmCounters counters;
   ShmProvider shm;
-  std::unique_ptr<LockingProvider> locking;  // of one that several threads use
+  std::unique_ptr<LockingProvider> locking;  // of a member that several threads use
   std::vector<Received> received;
   std::vector<PeerEvent> events;
 
@@ -88,19 +88,19 @@ class GroupRig {
 
   GroupSegment& segment() { return segment_; }
   MembersTable& members() { return *members_; }
-  // A member's entry in the table, as the owner writes it.
+  // A member's entry in the table, which the owner writes.
   MemberEntry& entry(uint32_t index) {
     return reinterpret_cast<MemberEntry*>(table_.data() + kMembersHeaderBytes)[index];
   }
 
-  // Lets member `index` join, and all who are there notice.
+  // Lets member `index` join. The other members notice at their next poll.
   Member& join(uint32_t index, bool is_threaded = false,
                const SegmentRights& rights = SegmentRights::all()) {
     members_->begin_join(index, pid, MemberName("member"), rights);
     members_->set_state(index, MemberState::kAlive);
     return attach(index, is_threaded);
   }
-  // The process's part of it: also in a forked child, for a member that has joined.
+  // The process's part of a join. A forked child also calls it, for a member that has joined.
   Member& attach(uint32_t index, bool is_threaded = false) {
     all_[index] = std::make_unique<Member>();
     Member& member = *all_[index];
@@ -142,13 +142,13 @@ class GroupRig {
     member.messenger.add_provider(*provider);
     return member;
   }
-  // Ends it as SIGKILL would: the object just goes, and the owner says so.
+  // Ends the member like SIGKILL: its objects vanish, and the owner records its death.
   void kill(uint32_t index) {
     all_[index].reset();
     segment_.wrapper(index).acknowledged_epoch.store(kWritesNoMore);
     members_->set_state(index, MemberState::kDead);
   }
-  // Kills it, unless it is dead already; the others acknowledge, and its place is free.
+  // Kills the member, unless it is dead already. The others acknowledge, and its slot becomes free.
   void bury(uint32_t index) {
     if (all_[index] != nullptr) kill(index);
     poll();
@@ -158,7 +158,7 @@ class GroupRig {
     members_->set_state(index, MemberState::kFree);
     poll();
   }
-  // Everybody looks at what has happened.
+  // Polls each member three times.
   void poll() {
     for (int i = 0; i < 3; ++i) {
       for (const auto& member : all_) {
@@ -166,15 +166,15 @@ class GroupRig {
       }
     }
   }
-  // A slot of the receiver's FIFO, claimed in the sender's name.
+  // Claims a slot of the receiver's FIFO in the sender's name.
   InboundFifo::Claim claim(uint32_t receiver, uint32_t sender) {
     uint64_t known = segment_.fifo(receiver).tail();
     return segment_.fifo(receiver).try_claim(sender, &known);
   }
 
   static constexpr uint32_t kHandledAmCount = 200;
-  uint32_t pid = 1000;                // of those that join from now on
-  SingleCopy* single_copy = nullptr;  // of those that are attached from now on
+  uint32_t pid = 1000;                // of members that join from now on
+  SingleCopy* single_copy = nullptr;  // of members that are attached from now on
 
  private:
   static std::span<std::byte> map(uint64_t bytes) {
@@ -194,7 +194,7 @@ class GroupRig {
 
 inline bool has_box(Endpoint& endpoint) { return static_cast<ShmEndpoint&>(endpoint).has_box(); }
 
-// Sends so many messages, each of which the receiver reads at once.
+// Sends `count` messages. The receiver reads each at once.
 inline void talk(Member& from, Member& receiver, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     BP_ASSERT(from.to(receiver.shm.member()).am_send(1, bytes_of("talk")) == SendStatus::kDone);

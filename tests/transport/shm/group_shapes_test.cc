@@ -1,4 +1,4 @@
-// Every small shape that check_group_shape accepts works: each way to send ends, in each.
+// Every small shape that check_group_shape accepts works: all messages, loans and operations end.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -15,7 +15,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// All shapes of these small values, whether they are accepted or not.
+// All combinations of these small values, accepted or not.
 std::vector<GroupShape> small_shapes(GroupKind kind) {
   std::vector<GroupShape> all = {shape_of(kind, 3)};
   const auto vary = [&all](uint32_t GroupShape::*field, std::initializer_list<uint32_t> values) {
@@ -57,7 +57,7 @@ std::string text_of(const GroupShape& shape) {
 }  // namespace
 
 TEST_GROUP(GroupShapes) {
-  static constexpr int kRoundsMax = 200;  // so often it is polled for what takes a few
+  static constexpr int kRoundsMax = 200;  // polls before a test gives up; a few suffice
 
   TestPool pool;
   std::span<std::byte> lent;
@@ -65,7 +65,7 @@ TEST_GROUP(GroupShapes) {
   Member* a = nullptr;  // sends
   Member* b = nullptr;
   std::string shape_text;
-  alignas(8) std::byte outside[2048] = {};  // of b; no segment of the pool
+  alignas(8) std::byte outside[2048] = {};  // of b, outside the pool
 
   void setup() override { lent = pool.memory(4 * kKiB); }
   void start(const GroupShape& shape) {
@@ -79,7 +79,7 @@ TEST_GROUP(GroupShapes) {
     b->messenger.poll(64);
     a->messenger.poll(64);
   }
-  // Tries until there is room.
+  // Repeats `attempt` while it returns kAgain.
   SendStatus send(const std::function<SendStatus()>& attempt) {
     SendStatus status = SendStatus::kAgain;
     for (int i = 0; i < kRoundsMax && status == SendStatus::kAgain; ++i) {
@@ -101,7 +101,7 @@ TEST_GROUP(GroupShapes) {
 
   void send_every_size() {
     const size_t longest = a->to(1).limits().am_bytes_max;
-    // All the short ones; of the others those beside each line's end, several of each at once.
+    // All short lengths, and of the longer ones those beside a line's end. Three messages of each.
     for (size_t bytes = 0; bytes <= longest; ++bytes) {
       if (bytes > 260 && (bytes + 1) % 64 > 2 && bytes != longest) continue;
       const std::string text(bytes, static_cast<char>('a' + bytes % 26));
@@ -158,7 +158,7 @@ TEST_GROUP(GroupShapes) {
           "a swap", 8);
     finish(swap, "a swap");
     check(before == 7 && outside[0] == std::byte{9}, "what was swapped", 8);
-    // As many at once as it takes: each of them ends.
+    // Several puts at once: each of them ends.
     std::vector<std::byte> data(300, std::byte{5});
     Counted many[5];
     for (Counted& one : many) {

@@ -1,4 +1,4 @@
-// Fast boxes: which sender gets one, when, and how it goes back.
+// Fast boxes: the sender that gets a box, the moment of the grant, and the return of the box.
 #include "transport/shm/endpoint/shm_provider.h"
 
 #include "tests/transport/shm/group_rig.h"
@@ -16,14 +16,14 @@ GroupShape boxes_for(uint32_t member_count, uint32_t box_count_max = 32) {
   return shape;
 }
 
-// Member 1's only box goes to member 0, which then falls idle; member 2 talks until it is wanted
-// back, and has it afterwards.
+// b grants its only box to a, which then falls idle. c sends until b wants the box back, and has
+// the box afterwards.
 void move_box(Member& a, Member& b, Member& c, const GroupShape& shape) {
   talk(a, b, shape.send_threshold);
   a.messenger.poll(64);
   CHECK(has_box(a.to(1)));
   talk(c, b, 66 * shape.send_threshold);
-  a.messenger.poll(64);  // sees that it is wanted, and closes it
+  a.messenger.poll(64);  // sees that the box is wanted, and closes it
   b.messenger.poll(64);
   CHECK_FALSE(has_box(a.to(1)));
   talk(c, b, 2 * shape.send_threshold);
@@ -144,7 +144,7 @@ TEST(ShmBoxes, ABoxInUseIsNotTakenAway) {
   LONGS_EQUAL(0, b.counters.boxes_returned.read());
 }
 
-// Eager pieces name the message that uses them by its number in the box; a new box counts anew.
+// A piece names its message by the number in the box. In a new box the numbers begin again.
 TEST(ShmBoxes, WhatWentThroughAnEarlierBoxIsKnownToBeConsumed) {
   GroupShape shape = boxes_for(3, 1);
   shape.box_bytes = 1024;  // an area of 704 bytes
@@ -158,10 +158,10 @@ TEST(ShmBoxes, WhatWentThroughAnEarlierBoxIsKnownToBeConsumed) {
   talk(a, b, shape.send_threshold);
   a.messenger.poll(64);
   talk(a, b, 500);
-  CHECK(a.to(1).am_send(1, bytes_of(longest)) == SendStatus::kDone);  // the whole region
+  CHECK(a.to(1).am_send(1, bytes_of(longest)) == SendStatus::kDone);  // takes the whole region
   b.messenger.poll(64);
   move_box(a, b, c, shape);
-  // And back to a.
+  // Moves the box back to a.
   talk(a, b, 66 * shape.send_threshold);
   c.messenger.poll(64);
   b.messenger.poll(64);
@@ -193,7 +193,7 @@ TEST(ShmBoxes, ADeadSendersBoxIsFreeAgain) {
 
 namespace {
 
-// Member 1 has the only box of member 0, which wants it back: member 2 sends to it all the time.
+// Member 1 has the only box of member 0, which wants it back because member 2 sends all the time.
 struct WantedBox {
   GroupRig rig;
   Member& receiver;
@@ -210,7 +210,8 @@ struct WantedBox {
     send(sender, "to have a box");
     sender.messenger.poll(16);
     CHECK(has_box(sender.to(0)));
-    // The 65th without one through the box makes it idle, and the next makes the receiver ask.
+    // After 65 messages without one through the box it is idle. The next message makes the receiver
+    // ask for it.
     for (int i = 0; i < 70; ++i) send(rival, "rival");
   }
   void send(Member& from, const char* text) {
@@ -224,7 +225,7 @@ struct WantedBox {
 TEST(ShmBoxes, ABoxComesBackThoughItsSenderSendsNoMore) {
   WantedBox world;
   world.send(world.sender, "crosses the request");
-  world.sender.messenger.poll(16);  // the box is wanted: it is given back when it is empty
+  world.sender.messenger.poll(16);  // the box is wanted, and is returned when it is empty
   world.receiver.messenger.poll(16);
   LONGS_EQUAL(1, world.receiver.counters.boxes_returned.read());
 }
@@ -249,7 +250,7 @@ TEST(ShmBoxes, ABoxGoesBackOnlyWhenAllInItWasRead) {
   CHECK(world.sender.to(0).am_send(1, bytes_of("four")) == SendStatus::kDone);
   CHECK(has_box(world.sender.to(0)));
   world.receiver.received.clear();
-  for (int i = 0; i < 20; ++i) {  // so little at a time that the FIFO could overtake the box
+  for (int i = 0; i < 20; ++i) {  // one message at a time, so that the FIFO could overtake the box
     world.receiver.messenger.poll(1);
     world.sender.messenger.poll(16);
   }

@@ -1,6 +1,6 @@
-// Members that write nonsense: each kind is noticed, its writer is cut off, the others carry on.
+// Members that write nonsense: each kind is noticed, its writer is cut off, and the others go on.
 //
-// The hostile member has joined like any other; its nonsense is written straight into the segment.
+// The hostile member joins like any other; the tests write its nonsense straight into the segment.
 #include "transport/shm/endpoint/shm_provider.h"
 
 #include <algorithm>
@@ -51,12 +51,12 @@ TEST_GROUP(ShmHostile) {
   StderrCapture log;
   TestPool pool;
   std::span<std::byte> lent;
-  Counted lent_back;  // of loans whose memory is the test's
+  Counted lent_back;  // the returns of loans of `lent`
   std::unique_ptr<GroupRig> rig;
   Member* a = nullptr;       // hostile
   Member* b = nullptr;       // its victim
-  Member* c = nullptr;       // somebody else; none in an exchange
-  Endpoint* to_b = nullptr;  // the hostile one's, from before it was cut off
+  Member* c = nullptr;       // a third member; none in an exchange
+  Endpoint* to_b = nullptr;  // of the hostile member, from before it was cut off
 
   void setup() override { lent = pool.memory(64 * kKiB); }
 
@@ -69,7 +69,7 @@ TEST_GROUP(ShmHostile) {
     to_b = &a->to(1);
   }
 
-  // The different ways by which one slot of nonsense gets to the victim.
+  // The queues by which one slot of nonsense reaches the victim.
   void by_fifo(const Forged& forged) {
     const InboundFifo::Claim claim = rig->claim(1, 0);
     if (claim.slot == nullptr) return;  // full
@@ -82,13 +82,14 @@ TEST_GROUP(ShmHostile) {
     slot.header.store(pack_slot(lap_of(number, box.slot_count_log2()), forged.header));
   }
 
-  // The victim has noticed, the one that is cut off is told, and the victim carries on with others.
+  // The victim notices, the hostile member learns that it is cut off, and the victim serves the
+  // others.
   void check_cut_off(const char* what) {
     b->received.clear();
     b->messenger.poll(64);
     LONGS_EQUAL_TEXT(1, b->counters.cut_off.read(), what);
     LONGS_EQUAL_TEXT(0, b->received.size(), what);
-    to_b->am_send(1, bytes_of("more"));  // not told yet
+    to_b->am_send(1, bytes_of("more"));  // it does not know yet
     b->messenger.poll(64);
     LONGS_EQUAL_TEXT(0, b->received.size(), what);
     LONGS_EQUAL_TEXT(1, b->counters.cut_off.read(), what);
@@ -112,7 +113,7 @@ TEST_GROUP(ShmHostile) {
   }
 };
 
-// A poll delivers first, and then has something to say.
+// A poll delivers all messages before it logs anything.
 TEST(ShmHostile, IsSaidInTheLogWhenAllIsDelivered) {
   start(GroupKind::kLazy);
   struct Seen {
@@ -177,14 +178,14 @@ TEST(ShmHostile, EachKindOfNonsenseInTheFifo) {
     check_cut_off(one.what);
   }
   start(GroupKind::kLazy);
-  by_fifo(forge(SlotKind::kLoan, 1, 56, good));  // that it was not for something else
+  by_fifo(forge(SlotKind::kLoan, 1, 56, good));  // shows that the cause is not something else
   b->messenger.poll(8);
   LONGS_EQUAL(1, b->received.size());
   LONGS_EQUAL(0, b->counters.cut_off.read());
 }
 
-// The member names memory that the victim has mapped and it has not: this does not give it the
-// bytes.
+// The hostile member names memory that the victim has mapped, but it has not. It must not get the
+// bytes in this manner.
 TEST(ShmHostile, ALoanOfWhatItMayNotReadItself) {
   const std::span<std::byte> secret = pool.memory(4 * kKiB);
   SegmentRights rights;
@@ -221,7 +222,8 @@ TEST(ShmHostile, NonsenseInAnOperation) {
   }
 }
 
-// Not a hostile one: it lends what its peer has not mapped. Nothing is sent, and nobody is cut off.
+// An honest member lends memory that its peer has not mapped. Nothing is sent, and no member is cut
+// off.
 TEST(ShmHostile, ALoanOfWhatThePeerMayNotReadIsRefused) {
   const std::span<std::byte> secret = pool.memory(4 * kKiB);
   SegmentRights rights;
@@ -241,7 +243,7 @@ TEST(ShmHostile, ALoanOfWhatThePeerMayNotReadIsRefused) {
   }
 }
 
-// Loans to a member that ignores its lender come back, whichever way they went.
+// Loans to a member that ignores its lender come back, whichever queue they were sent through.
 TEST(ShmHostile, LoansOfTheOneThatIsCutOffComeBack) {
   for (GroupKind kind : kGroupKinds) {
     for (bool is_before : {true, false}) {  // sent before the nonsense, or after it was noticed
@@ -275,7 +277,7 @@ TEST(ShmHostile, LoansOfTheOneThatIsCutOffComeBack) {
   }
 }
 
-// Nobody can be cut off for these; the FIFO goes on.
+// No member can be cut off for these slots; the FIFO goes on.
 TEST(ShmHostile, SlotsOfMembersThatThereAreNotArePassedOver) {
   for (SlotKind kind : {SlotKind::kClaimed, SlotKind::kInline, SlotKind::kControl}) {
     for (uint32_t sender : {1u, 3u, kMemberCountMax}) {  // 1: the victim itself
@@ -329,7 +331,7 @@ TEST(ShmHostile, NonsenseInALane) {
        }) {
     start(GroupKind::kMesh);
     rig->segment().lane(1, 0).push(0, word);
-    rig->segment().lane(1, 0).push(1, {SlotKind::kEager, 1, 4, 0});  // not heard any more
+    rig->segment().lane(1, 0).push(1, {SlotKind::kEager, 1, 4, 0});  // not delivered any more
     check_cut_off("a word");
   }
   start(GroupKind::kMesh);
@@ -356,8 +358,8 @@ TEST(ShmHostile, NonsenseFromWhomNobodyTrusts) {
   }
 }
 
-// The member scribbles over all that it can write; under the sanitizers nothing outside may be
-// touched.
+// The hostile member writes garbage over all that it can write. Sanitizers check that nothing
+// outside is touched.
 TEST(ShmHostile, ChanceScribblesOverAllThatAMemberCanWrite) {
   Seed seed;
   std::mt19937_64 random(seed.value());
@@ -379,7 +381,7 @@ TEST(ShmHostile, ChanceScribblesOverAllThatAMemberCanWrite) {
         }
         to_b->am_send(1, bytes_of(std::string(random() % 900, 'y')));
         for (int k = 0; k < 4; ++k) {
-          // Words of queues mostly: a bit, a word, or what looks like a slot.
+          // Mostly words of queues: flips a bit, writes a word, or writes the header of a slot.
           auto* word = reinterpret_cast<uint64_t*>(memory.data() + begin +
                                                    random() % ((memory.size() - begin) / 8) * 8);
           switch (random() % 3) {
@@ -394,7 +396,7 @@ TEST(ShmHostile, ChanceScribblesOverAllThatAMemberCanWrite) {
                                __ATOMIC_RELAXED);
           }
         }
-        // And slots that are due, so that they are read at once.
+        // Also forges the slots that are due, so that they are read at once.
         if (kind != GroupKind::kMesh) {
           const auto kind_of_slot = static_cast<SlotKind>(random() % 8);
           Forged forged = {{kind_of_slot, static_cast<uint32_t>(random() % 6),

@@ -1,5 +1,5 @@
-// When the heap has nothing left: what somebody new has sent waits in its queue, a box is taken all
-// the same, and nothing is lost. In processes of their own, whose heap lies in the pool.
+// The heap is exhausted: messages of a new peer wait in its queue, a box is taken all the same, and
+// nothing is lost. The tests run in processes of their own, whose heap lies in the pool.
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
 #include "pinned_pool/pinned_pool.h"
@@ -16,7 +16,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// Runs `body`; every allocation within it is refused.
+// Runs `body`, and refuses every allocation in it.
 template <typename Body>
 void without_memory(Body&& body) {
   static const HeapOwner pauper = [] {
@@ -40,7 +40,7 @@ void send(Member& from, uint32_t to, const char* text) {
 
 TEST_GROUP(ShmMemory){};
 
-// Its death included, which is not acknowledged before it was heard.
+// The peer's death waits, too: it is acknowledged only after the peer's messages were delivered.
 void expect_to_wait(bool knows_another) {
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
     GroupRig rig(shape_of(kind, 3));
@@ -113,7 +113,7 @@ BP_PROBE(ABoxTakesNoMemory) {
   GroupRig rig(shape);
   Member& a = rig.join(0);
   Member& b = rig.join(1);
-  a.messenger.poll(16);  // writes down that b has joined
+  a.messenger.poll(16);  // records that b has joined
   auto& to_b = static_cast<ShmEndpoint&>(a.to(1));
   for (uint32_t i = 0; i < shape.send_threshold; ++i) {
     send(a, 1, "talk");

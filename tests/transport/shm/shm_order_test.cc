@@ -1,5 +1,6 @@
-// Order and content for each pair, whatever way each message took: one thread plays all members and
-// decides by chance who sends, who polls and who falls silent. The model is a queue for each pair.
+// The order and content of messages for each pair, whichever queue a message takes. One thread
+// plays all members. Chance decides which member sends, polls or falls silent. The model is a queue
+// for each pair.
 #include "transport/shm/endpoint/shm_provider.h"
 
 #include <cstring>
@@ -20,7 +21,7 @@ namespace {
 
 constexpr uint64_t kBlockBytes = 256;
 
-// A block that is lent now and then, and knows when it is back.
+// A block that is lent now and then, and records its return.
 struct Block : Completion {
   std::span<std::byte> memory;
   bool is_out = false;
@@ -31,7 +32,7 @@ struct Expected {
   const Block* loan = nullptr;
 };
 
-// Everything scarce, so that each way is taken, ends, and is taken again.
+// All resources are scarce, so that each kind of queue is used, runs out, and is used again.
 GroupShape scarce(GroupKind kind, uint32_t member_count) {
   GroupShape shape;
   shape.kind = kind;
@@ -39,7 +40,7 @@ GroupShape scarce(GroupKind kind, uint32_t member_count) {
   shape.entry_count = 8;
   shape.eager_bytes = 1000;
   shape.eager_count = 2;
-  shape.box_bytes = 1024;  // 4 slots, an area of 704 bytes: what is longer goes the eager way
+  shape.box_bytes = 1024;  // 4 slots, an area of 704 bytes; longer messages take the eager region
   shape.box_count = 5;
   shape.box_count_max = 2;
   shape.send_threshold = 3;
@@ -75,7 +76,7 @@ class Traffic {
         poll(who, static_cast<uint32_t>(random_() % 8 + 1));
         continue;
       }
-      // Most goes from one to one, so that some pairs are busy and others fall idle.
+      // Most messages are for one pair, so that some pairs are busy and others fall idle.
       const uint64_t pair = random_() % 8 != 0 ? favourite_ : random_() % (count_ * count_);
       if (pair / count_ != pair % count_) {
         send(static_cast<uint32_t>(pair / count_), static_cast<uint32_t>(pair % count_));
@@ -173,7 +174,7 @@ class Traffic {
 }  // namespace
 
 TEST_GROUP(ShmOrder) {
-  std::unique_ptr<Traffic> traffic;  // here, so that it is taken apart when a check fails
+  std::unique_ptr<Traffic> traffic;  // a member, so that it is destroyed when a check fails
 
   void run(GroupKind kind, uint32_t member_count, int steps) {
     traffic = std::make_unique<Traffic>(kind, member_count);

@@ -1,5 +1,5 @@
-// Single copy between members: a peer's private memory is opened with its endpoint, and what stands
-// against that is said once. The mechanism is a stand-in that copies within this process.
+// Single copy between members: a peer's private memory is opened with its endpoint, and a failure
+// to open it is logged once. A stand-in for the mechanism copies within this process.
 #include <climits>
 #include <cstring>
 #include <memory>
@@ -67,13 +67,13 @@ TEST_GROUP(ShmSingleCopy) {
   TestPool pool;
   LocalCopy mechanism;
   std::unique_ptr<GroupRig> rig;
-  Member* a = nullptr;                   // starts them
+  Member* a = nullptr;                   // starts the operations
   Member* b = nullptr;                   // the target
-  alignas(8) std::byte target[64] = {};  // no segment of the pool
+  alignas(8) std::byte target[64] = {};  // outside the pool
 
   void make_rig() {
     rig = std::make_unique<GroupRig>(shape_of(GroupKind::kLazy, 3), &*pool);
-    rig->pid = static_cast<uint32_t>(getpid());  // it is watched
+    rig->pid = static_cast<uint32_t>(getpid());  // a process that can be watched
   }
   void start() {
     make_rig();
@@ -149,10 +149,11 @@ TEST(ShmSingleCopy, WhatCannotBeOpenedIsSaidOnceAtThePollsEndAndTheTargetCopies)
   MEMCMP_EQUAL(text.data(), target, text.size());
 }
 
-// Nothing would tell that it has ended, and its number become another's.
+// Without a watch, nothing would report that the process has ended and its id belongs to another
+// process.
 TEST(ShmSingleCopy, AProcessThatCannotBeWatchedIsNotCopiedFrom) {
   start();
-  rig->pid = INT_MAX;  // more than there can be
+  rig->pid = INT_MAX;  // above all process ids
   rig->join(2);
   StderrCapture log;
   a->to(2);
@@ -165,7 +166,8 @@ TEST(ShmSingleCopy, AProcessThatCannotBeWatchedIsNotCopiedFrom) {
   LONGS_EQUAL(0, mechanism.opened_count);
 }
 
-// The owner of a heap may write it, others read it: so it is with most of the pool.
+// Most of the pool is like this: the owner of a heap may write it, and other members may only read
+// it.
 TEST(ShmSingleCopy, PutsWhereTheSenderMayOnlyReadThePoolAreDoneAtOnce) {
   const std::span<std::byte> block = pool.memory(4 * kMiB);
   SegmentRights to_read;
@@ -181,7 +183,7 @@ TEST(ShmSingleCopy, PutsWhereTheSenderMayOnlyReadThePoolAreDoneAtOnce) {
   auto remote = b->to(0).expose(block);
   CHECK(remote.ok());
   LONGS_EQUAL(cards_count + 1, mechanism.exposed_count);
-  pool->segment(0).is_writable = false;  // as a has it mapped; b sleeps
+  pool->segment(0).is_writable = false;  // as a has it mapped; b does not poll
   const std::vector<std::byte> data(block.size(), std::byte{0x5a});
   written_count = 0;
   CHECK(to_b.put(data, remote.value(), nullptr) == SendStatus::kDone);

@@ -1,6 +1,6 @@
-// Members that are stopped between two instructions, for as long as they like, and members that are
-// dead by name and still run: the others wait for them no longer than configured, and nothing that
-// comes late destroys anything.
+// Members that are stopped between two instructions for any time, and members that are declared
+// dead but still run: the others wait for them no longer than configured, and late stores destroy
+// nothing.
 #include "transport/shm/endpoint/shm_provider.h"
 
 #include <algorithm>
@@ -34,7 +34,8 @@ TEST_GROUP(ShmStopped) {
         std::count_if(member.events.begin(), member.events.end(),
                       [&](const PeerEvent& event) { return event.kind == kind; }));
   }
-  // As an event loop does that never sleeps while there is work. Returns whether it came to that.
+  // Polls like an event loop that never sleeps while there is work. Returns whether `count`
+  // messages came.
   static bool hears(Member & member, size_t count) {
     const uint64_t end_ns = monotonic_ns() + kBoundNs;
     while (member.received.size() < count) {
@@ -55,11 +56,11 @@ TEST(ShmStopped, AClaimInTheWayIsPassedOverInTime) {
   const InboundFifo::Claim claim = rig.claim(1, 0);  // member 0 is stopped here
   say(c_to_b, "behind it");
   const uint64_t begin_ns = monotonic_ns();
-  CHECK(hears(b, 1));  // and never says that there is nothing to do: nobody would wake it
+  CHECK(hears(b, 1));  // and each poll reports work, because nothing would wake a sleeper
   CHECK(monotonic_ns() - begin_ns >= 5 * kNsPerMs);
   STRCMP_EQUAL("behind it", b.received[0].payload.c_str());
   LONGS_EQUAL(1, b.counters.abandoned.read());
-  // It goes on: nothing is destroyed, and it knows that its message was not sent.
+  // Member 0 goes on: it destroys nothing, and learns that its message was not sent.
   CHECK_FALSE(rig.segment().fifo(1).publish(claim, {SlotKind::kInline, 1, 0, 0}));
   b.messenger.poll(8);
   LONGS_EQUAL(1, b.received.size());
@@ -77,7 +78,7 @@ TEST(ShmStopped, NobodyWaitsAwakeForAClaimThatHoldsUpNobody) {
   LONGS_EQUAL(1, b.received.size());
 }
 
-// Several are waited for together.
+// The reader waits for several claims together.
 TEST(ShmStopped, SeveralThatAreStoppedHoldUpAsLongAsOne) {
   GroupShape shape = small_shape(5);
   shape.publish_timeout_ms = 400;
@@ -93,7 +94,7 @@ TEST(ShmStopped, SeveralThatAreStoppedHoldUpAsLongAsOne) {
   CHECK(monotonic_ns() - begin_ns >= 400 * kNsPerMs);
 }
 
-// The slot of the one that is stopped stays empty, lap after lap: its stores may still come.
+// The slot of a stopped member stays unused, lap after lap, because its stores may still come.
 TEST(ShmStopped, NobodyUsesTheSlotOfTheOneThatIsStopped) {
   GroupRig rig(small_shape());
   Member& a = rig.join(0);
@@ -101,13 +102,13 @@ TEST(ShmStopped, NobodyUsesTheSlotOfTheOneThatIsStopped) {
   Endpoint& c_to_b = rig.join(2).to(1);
   const InboundFifo::Claim claim = rig.claim(1, 0);
   for (uint32_t i = 0; i < 4 * kEntryCount; ++i) {
-    std::memset(claim.slot->payload, 0xee, kInlineBytesMax);  // now and then
+    std::memset(claim.slot->payload, 0xee, kInlineBytesMax);  // a late store of member 0
     say(c_to_b, std::to_string(i));
     CHECK(hears(b, i + 1));
     STRCMP_EQUAL(std::to_string(i).c_str(), b.received[i].payload.c_str());
   }
   LONGS_EQUAL(1, b.counters.abandoned.read());
-  // It goes on, tries again by itself, and from the next lap on the slot is used as before.
+  // Member 0 goes on and sends again. From the next lap on, the slot is used as before.
   CHECK_FALSE(rig.segment().fifo(1).publish(claim, {SlotKind::kInline, 1, 0, 0}));
   say(a.to(1), "at last");
   b.messenger.poll(8);
@@ -129,7 +130,7 @@ TEST(ShmStopped, ASendThatWasPassedOverIsSentAgain) {
   Endpoint& a_to_b = a.to(1);
   say(a_to_b, "before");
   std::atomic<bool> is_over{false};
-  // The reader passes over whatever it meets, at once.
+  // The reader retires each claim that it meets, at once or at its second look.
   std::thread reader([&] {
     InboundFifoReader fifo(rig.segment().fifo(1));
     uint64_t ended = 0;
@@ -153,7 +154,7 @@ TEST(ShmStopped, ASendThatWasPassedOverIsSentAgain) {
   (void)b;
 }
 
-// A member serves all peers from one stock: a peer that reads nothing cannot use up all of it.
+// A member serves all peers from one stock, which a peer that reads nothing must not use up.
 TEST(ShmStopped, OneThatReadsNothingKeepsNobodyElseWaiting) {
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
     TestPool pool;
@@ -166,14 +167,14 @@ TEST(ShmStopped, OneThatReadsNothingKeepsNobodyElseWaiting) {
     Member& b = rig.join(2);
     Endpoint& a_to_stopped = a.to(1);
     Endpoint& a_to_b = a.to(2);
-    // Memory that only its owner reaches: the target is asked.
+    // Memory that only its owner can reach, so that the target does the operations.
     std::vector<std::byte> into(2 * shape.eager_bytes), from(into.size());
     const RemoteMemory its = stopped.to(0).expose(into).take();
     const RemoteMemory bs = b.to(0).expose(into).take();
     Counted lent, put;
     const std::string full(shape.eager_bytes, 'x');
     const std::span<std::byte> block = pool.memory(4 * kKiB);
-    // Each kind alone first, then all that is left of the others.
+    // Uses up one kind first, and then all that is left of the other kinds.
     for (int first = 0; first < 3; ++first) {
       for (int i = 0; i < 3; ++i) {
         const int what = (first + i) % 3;
@@ -202,7 +203,7 @@ TEST(ShmStopped, OneThatReadsNothingKeepsNobodyElseWaiting) {
           LONGS_EQUAL(1, back.count);
         }
       }
-      // It goes on, and everything of it comes back.
+      // The stopped member goes on, and all its loans come back.
       for (int i = 0; i < 2000; ++i) {
         stopped.messenger.poll(64);
         for (auto& received : stopped.received) {
@@ -216,7 +217,8 @@ TEST(ShmStopped, OneThatReadsNothingKeepsNobodyElseWaiting) {
   }
 }
 
-// It may answer although nobody waits for it any more: what it answers into is given to nobody.
+// A dead member may still answer an operation that has ended. The memory for its answer is not
+// reused.
 TEST(ShmStopped, WhereTheDeadMayStillAnswerNobodyElsesMessageLies) {
   TestPool pool;
   GroupShape shape = small_shape();
@@ -229,7 +231,7 @@ TEST(ShmStopped, WhereTheDeadMayStillAnswerNobodyElsesMessageLies) {
   const RemoteMemory its = stopped.to(0).expose(into).take();
   Counted put;
   CHECK(a.to(1).put(from, its, &put) == SendStatus::kPending);
-  rig.members().set_state(1, MemberState::kDead);  // it runs on, and reads the record by and by
+  rig.members().set_state(1, MemberState::kDead);  // it still runs, and reads the record later
   for (int i = 0; i < 3; ++i) a.messenger.poll(8);
   LONGS_EQUAL(1, put.count);
   CHECK(put.outcome == Outcome::kUnknown);
@@ -240,7 +242,7 @@ TEST(ShmStopped, WhereTheDeadMayStillAnswerNobodyElsesMessageLies) {
     c.messenger.poll(8);
     STRCMP_EQUAL(std::string(900, 'x').c_str(), c.received.back().payload.c_str());
   }
-  // Once it has ended its record is a piece as others.
+  // After the member's end, its record is a piece like any other.
   rig.kill(1);
   for (int i = 0; i < 3; ++i) a.messenger.poll(8);
   bool is_used = false;
@@ -252,7 +254,7 @@ TEST(ShmStopped, WhereTheDeadMayStillAnswerNobodyElsesMessageLies) {
   CHECK(is_used);
 }
 
-// ---- Dead by name ----
+// ---- Declared dead ----
 
 TEST(ShmStopped, WhatComesLateFromTheDeadDestroysNothing) {
   GroupRig rig(small_shape());
@@ -288,7 +290,8 @@ TEST(ShmStopped, TheSlotOfTheDeadIsUsedAgainOnceItHasEnded) {
   CHECK(is_claim(unpack_slot(word), ClaimState::kSkipped));
 }
 
-// It learns of it, sends nothing more, and says so; only then its place is given to another.
+// The member that was declared dead learns of it, sends nothing more, and acknowledges. Only then
+// its slot goes to another member.
 TEST(ShmStopped, TheOneThatIsDeadByNameIsTold) {
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
     TestPool pool;
@@ -306,7 +309,7 @@ TEST(ShmStopped, TheOneThatIsDeadByNameIsTold) {
     rig.members().set_state(0, MemberState::kDead);
     const uint64_t epoch = rig.members().changed_epoch(0);
     c.messenger.poll(8);
-    CHECK_FALSE(keeper.is_forgotten(1, epoch));  // member 0 may still write to all
+    CHECK_FALSE(keeper.is_forgotten(1, epoch));  // member 0 may still write to any member
     a.messenger.poll(8);
     LONGS_EQUAL(1, count_of(a, PeerEventKind::kPoolGone));
     LONGS_EQUAL(0, a.received.size());
@@ -333,11 +336,11 @@ TEST(ShmStopped, APlaceIsNotFreeWhileOneThatIsDeadByNameMayWriteToIt) {
   const uint64_t epoch = rig.members().changed_epoch(1);
   for (int i = 0; i < 3; ++i) c.messenger.poll(8);
   CHECK_FALSE(keeper.is_forgotten(1, epoch));
-  a.messenger.poll(8);  // it goes on
+  a.messenger.poll(8);  // member 0 goes on
   CHECK(keeper.is_forgotten(1, epoch));
 }
 
-// A box is one pair's until neither of them can write to it any more.
+// A box belongs to one pair until neither member can write to it any more.
 TEST(ShmStopped, TheBoxOfTheDeadIsNobodyElses) {
   GroupShape shape = shape_of(GroupKind::kLazy, 3);
   shape.box_count = 1;
@@ -377,7 +380,7 @@ TEST(ShmStopped, NothingOfTheDeadComesAfterItsEndWasTold) {
   CHECK(hears(b, 1));
   b.messenger.poll(8);
   LONGS_EQUAL(1, count_of(b, PeerEventKind::kLeft));
-  say(a_to_b, "after");  // it has not been told yet
+  say(a_to_b, "after");  // a has not learned of its death yet
   b.messenger.poll(8);
   b.messenger.poll(8);
   LONGS_EQUAL(1, b.received.size());
@@ -385,7 +388,7 @@ TEST(ShmStopped, NothingOfTheDeadComesAfterItsEndWasTold) {
 
 // ---- Asleep ----
 
-// Nobody rings: the owner was killed.
+// The owner was killed, so no bell rings.
 TEST(ShmStopped, TheEndOfThePoolWakesTheOnesThatSleepForEver) {
   GroupRig rig(small_shape());
   Member& a = rig.join(0);
@@ -397,7 +400,7 @@ TEST(ShmStopped, TheEndOfThePoolWakesTheOnesThatSleepForEver) {
   while (FutexBell::state_of(rig.segment().wrapper(0).asleep.load()) != FutexBell::kAsleep) {
     std::this_thread::yield();
   }
-  rig.members().release_owner_life();  // as the kernel does: without waking anybody
+  rig.members().release_owner_life();  // like the kernel, without waking a sleeper
   const uint64_t end_ns = monotonic_ns() + kBoundNs;
   while (!is_told.load() && monotonic_ns() < end_ns) std::this_thread::yield();
   CHECK(is_told.load());

@@ -1,4 +1,4 @@
-// Members as real threads, and members with several threads: what ThreadSanitizer looks at.
+// Members on threads of their own, and members with several threads, for ThreadSanitizer.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kTooLongNs = 2 * kPatienceNs;
 constexpr AmId kNumbered = 250;
 
-// A message that says who sent it, with which number, and is filled with what follows from both.
+// The head of a message: its thread and its number, which determine the other bytes.
 struct Numbered {
   uint32_t thread = 0;
   uint32_t number = 0;
@@ -31,7 +31,7 @@ std::string make_numbered(const Numbered& head, size_t bytes) {
   return made;
 }
 
-// Receives numbered messages, and counts what is wrong with them.
+// Receives numbered messages, and counts the errors in them.
 struct Checker {
   static constexpr uint32_t kThreadCountMax = 16;
 
@@ -167,7 +167,8 @@ TEST(ShmThreads, ABoxGoesToAndFroWhileBothSend) {
   std::vector<std::thread> senders;
   constexpr uint32_t kEach = 40000;
   const uint64_t end_ns = monotonic_ns() + kTooLongNs;
-  // On a busy machine one may be done before the other begins: they go on until the box has moved.
+  // On a busy machine one sender may end before the other begins, so they go on until the box has
+  // moved.
   const auto has_moved = [&] {
     return members[0]->counters.boxes_returned.read() > 0 || monotonic_ns() > end_ns;
   };
@@ -181,7 +182,7 @@ TEST(ShmThreads, ABoxGoesToAndFroWhileBothSend) {
           std::this_thread::yield();
         }
         if (n % 2 == 0) members[i]->messenger.poll(16);
-        // Every other while it is silent, for as long as the other needs to have the box.
+        // Each is silent at times, for as long as the other needs to get the box.
         if (n % 200 == i * 100 - 100) {
           for (int k = 0; k < 20; ++k) {
             members[i]->messenger.poll(16);
@@ -207,7 +208,8 @@ TEST(ShmThreads, ABoxGoesToAndFroWhileBothSend) {
   CHECK(members[0]->counters.boxes_returned.read() > 0);
 }
 
-// Each sleeps whenever there is nothing; a message that wakes nobody would show as a long sleep.
+// Each member sleeps when it has no message. A message without a wake-up would show as a long
+// sleep.
 TEST(ShmThreads, EveryMessageWakesWhoWaitsForIt) {
   for (GroupKind kind : kGroupKinds) {
     constexpr uint32_t kRounds = 3000;
@@ -266,7 +268,7 @@ TEST(ShmThreads, AReleaseByAnotherThreadWakesTheLender) {
   CHECK(monotonic_ns() - begin_ns < kPatienceNs);
 }
 
-// Operations that the target does, started by several threads.
+// Operations that the target executes, started by several threads.
 TEST(ShmThreads, OperationsOfManyThreadsEndOnce) {
   constexpr uint32_t kThreads = 3;
   constexpr uint32_t kEach = 1000;

@@ -19,7 +19,7 @@ using namespace bedplate;
 static constexpr uint64_t kPageBytes = 4096;
 
 TEST_GROUP(GuardedCopy) {
-  char* pages = nullptr;  // two, behind them nothing
+  char* pages = nullptr;  // two pages, with nothing mapped behind them
   char local[3 * kPageBytes] = {};
 
   void setup() override {
@@ -63,13 +63,13 @@ TEST(GuardedCopy, StopsBehindTheEndOfAFile) {
   const Fd file(memfd_create("guarded", MFD_CLOEXEC));
   CHECK(ftruncate(file.number(), kPageBytes) == 0);
   char* const mapped = map(file.number(), MAP_SHARED);
-  CHECK_EQUAL(kPageBytes, guarded_copy(local, mapped, 2 * kPageBytes));  // it was SIGBUS
+  CHECK_EQUAL(kPageBytes, guarded_copy(local, mapped, 2 * kPageBytes));  // the fault was SIGBUS
   munmap(mapped, 3 * kPageBytes);
 }
 
 TEST(GuardedCopy, LeavesOtherFaultsToTheHandlersThatWereThere) {
   const auto ended = test::run_forked([&] {
-    signal(SIGSEGV, SIG_DFL);  // a sanitizer's
+    signal(SIGSEGV, SIG_DFL);  // removes a sanitizer's handler
     *static_cast<volatile char*>(pages + 2 * kPageBytes) = 1;
   });
   CHECK_EQUAL(SIGSEGV, ended.signal);
@@ -85,15 +85,15 @@ BP_PROBE(guard_hands_on_faults) {
   BP_PROBE_CHECK(install_copy_guard().ok());
   char byte = 0;
   BP_PROBE_CHECK(guarded_copy(&byte, reinterpret_cast<void*>(16), 1) == 0);
-  volatile uintptr_t nowhere = 16;  // so that the compiler does not see it
+  volatile uintptr_t nowhere = 16;  // hides the address from the compiler
   *reinterpret_cast<volatile char*>(nowhere) = 1;
   BP_PROBE_CHECK(!"the handler ended the process");
 }
 
 TEST(GuardedCopy, HandsOnAFaultWithItsAddress) { BP_CHECK_PROBE(guard_hands_on_faults); }
 
-// The appliance has both handlers: the one that names the owner of a page comes later, and is asked
-// first.
+// The appliance has both handlers. The handler that names the owner of a page is installed later,
+// so it is called first.
 BP_PROBE(guard_is_reached_through_another_handler) {
   const Fd file(memfd_create("guarded", MFD_CLOEXEC));
   BP_PROBE_CHECK(ftruncate(file.number(), kPageBytes) == 0);

@@ -1,4 +1,4 @@
-// The checks that PeerMemory makes on the ways of all kinds.
+// The checks that PeerMemory makes for all kinds of single copy.
 #include "transport/single_copy/single_copy.h"
 
 #include <cstring>
@@ -14,7 +14,7 @@ using namespace bedplate;
 
 namespace {
 
-// Reads this process's own memory, but for what it is told to say instead.
+// Reads this process's own memory, or returns the outcome that a test sets.
 class StandIn final : public SingleCopy {
  public:
   SingleCopyKind kind() const noexcept override { return SingleCopyKind::kCma; }
@@ -73,7 +73,7 @@ TEST(PeerMemory, HandsOnWhatAWaySays) {
   CHECK(memory.write(local, range, 0, 8).end == CopyEnd::kRefused);
 }
 
-// A part would be taken for all, and what was never copied would be used.
+// Otherwise a part would count as the whole, and bytes that were never copied would be used.
 TEST(PeerMemory, AWayThatCopiesMoreOrLessThanItSaysIsAProgrammingError) {
   const CopyOutcome more = {CopyEnd::kRefused, 9};
   const CopyOutcome less = {CopyEnd::kDone, 7};

@@ -1,4 +1,4 @@
-// Which kind of single copy is taken, and why the others were not.
+// The choice of a kind of single copy, and the reasons against the other kinds.
 #include <cstdio>
 #include <string>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 
-// As the process of a container whose filter forbids `call`.
+// Forbids `call` in this process, like the filter of a container.
 void forbid(unsigned call) {
   sock_filter program[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),

@@ -21,7 +21,7 @@ constexpr uid_t kNobody = 65534;
 }  // namespace
 
 TEST_GROUP_BASE(SingleCopyJoin, SingleCopyRig){
-    // Attaches to the peer in a process of the user nobody; returns what was said, or nothing.
+    // Attaches to the peer in a process of the user nobody. Returns the error's text; empty: none.
     std::string attach_as_nobody(){
         const auto ended = test::run_forked([&] {
           CmaCopy own;

@@ -1,5 +1,5 @@
-// The data path's law for single copy by the kernel, between two processes: a copy is its system
-// call, and now and then a look whether the peer is still there.
+// The data path's law for single copy by the kernel, between two processes: a copy is one system
+// call, and now and then a check that the peer still exists.
 #include <sys/mman.h>
 
 #include "platform/clock.h"
@@ -12,9 +12,9 @@ using namespace bedplate::test;
 TEST_GROUP_BASE(SingleCopyLaw, SingleCopyRig) {
   static constexpr int kWarmRounds = 20;
   static constexpr int kWatchedRounds = 100;
-  static constexpr uint64_t kLookNs = 20 * kNsPerMs;  // by then it has looked after the peer
+  static constexpr uint64_t kLookNs = 20 * kNsPerMs;  // long enough for a check of the peer
 
-  // Returns why it cannot be; nullptr: a peer is attached.
+  // Attaches a peer. Returns the reason if that is impossible, or nullptr.
   const char* why_not_attached() {
     if (why_no_law() != nullptr) return why_no_law();
     if (!open_single_copy(SingleCopyKind::kCma).ok()) {
@@ -24,7 +24,8 @@ TEST_GROUP_BASE(SingleCopyLaw, SingleCopyRig) {
     if (copy->attach(peer->as_peer(), peer->card(), memory).ok()) return nullptr;
     return "this process may not copy from its child (kernel.yama.ptrace_scope)";
   }
-  // Checks nothing: it is watched. Returns whether each copy ended as it should.
+  // `deed` must not use CHECK, because it is watched. It returns whether each copy ended as it
+  // should.
   template <typename Deed>
   void keeps_the_law(Deed deed) {
     bool is_right = true;

@@ -1,4 +1,4 @@
-// For tests of single copy: a peer of one kind with this process attached to it. Each test runs
+// For tests of single copy: a peer of one kind, and this process attached to it. Each test runs
 // once for each kind.
 #pragma once
 
@@ -17,7 +17,7 @@ inline std::string text_of(const Error& error) {
   return format_error(error, text, sizeof text);
 }
 
-// Why a kind cannot be tested on this machine; nothing if it can.
+// Why a kind cannot be tested on this machine; nullptr: it can.
 inline const char* missing(SingleCopyKind kind) {
   if (kind == SingleCopyKind::kXpmem && access("/dev/xpmem", F_OK) != 0) {
     return "the module xpmem is not loaded";
@@ -52,7 +52,7 @@ struct SingleCopyRig : public Utest {
     CHECK(opened.ok());
     copy = opened.take();
   }
-  // A peer of `kind`, attached.
+  // Makes a peer of `kind`, and attaches to it.
   void attach(SingleCopyKind kind) {
     open(kind);
     const auto attached = copy->attach(peer->as_peer(), peer->card(), memory);
@@ -84,8 +84,8 @@ struct SingleCopyRig : public Utest {
 
 }  // namespace bedplate::test
 
-// Defines the test `name` of `group` (its base: SingleCopyRig) for each kind; the rig is `t`, and
-// `kind` the kind.
+// Defines the test `name` of `group` (its base: SingleCopyRig) for each kind. In the body, `t` is
+// the rig, and `kind` is the kind.
 #define TEST_EACH_KIND(group, name)                                 \
   static void name(test::SingleCopyRig& t, SingleCopyKind kind);    \
   TEST(group, name##Xpmem) { each(SingleCopyKind::kXpmem, &name); } \

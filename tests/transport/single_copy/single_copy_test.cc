@@ -1,6 +1,5 @@
-// Copying between processes by each kind: every length, memory that changes, and what is refused. A
-// kind that needs a kernel module runs if the module is loaded (make check-image
-// EXTRA_MODULES=...).
+// Copying between processes by each kind: every length, memory that changes, and refusals. A kind
+// that needs a kernel module runs if the module is loaded (make check-image EXTRA_MODULES=...).
 #include "transport/single_copy/single_copy.h"
 
 #include <cstring>
@@ -26,7 +25,7 @@ constexpr uint64_t kPageBytes = 4096;
 
 TEST_GROUP_BASE(SingleCopy, SingleCopyRig){};
 
-// ---- It works ----
+// ---- Copies ----
 
 TEST_EACH_KIND(SingleCopy, ReadsEveryLength) {
   t.attach(kind);
@@ -43,7 +42,7 @@ TEST_EACH_KIND(SingleCopy, WritesEveryLength) {
   uint64_t seed = 1;
   const uint64_t lengths[] = {1, 2, 63, 64, 65, 4095, 4096, 4097, 65'539, 1u << 20, 4u << 20};
   for (const uint64_t bytes : lengths) {
-    // The bytes to write are the pattern of another seed; on both sides of it stays what was there.
+    // Writes the pattern of another seed. The bytes on both sides stay unchanged.
     const uint64_t offset = kPageBytes - 1;
     t.check_read(0, offset + bytes + 1, 1);
     seed += 1;
@@ -87,7 +86,7 @@ TEST_EACH_KIND(SingleCopy, ReadsPagesThatWereNeverTouched) {
   CHECK(t.local[100] == std::byte{0});
 }
 
-// More windows than one peer has (xpmem), far from one another, in turn and again.
+// More ranges than one peer has windows (xpmem), far from one another, in turn and repeatedly.
 TEST_EACH_KIND(SingleCopy, ReachesFarApartRanges) {
   t.attach(kind);
   constexpr unsigned kRanges = 12;
@@ -127,7 +126,7 @@ TEST_EACH_KIND(SingleCopy, ReadsTheLastPageOfAllAddresses) {
   t.check_read(0, kPageBytes, 5);
 }
 
-// Another page at the same address: nothing that was remembered may show the old one.
+// Replaces pages at the same address. The copy must see the new pages, and no remembered ones.
 void check_replaced(SingleCopyRig& t, CopyPeer::Command replace) {
   t.check_read(0, 2 * kPageBytes, 1);
   t.peer->run(replace);
@@ -155,7 +154,7 @@ void check_copied_on_write(SingleCopyRig& t, SingleCopyKind kind) {
     waitpid(child, nullptr, 0);
   });
 }
-// Knem holds the pages of a region as they were: not for it.
+// Not for knem, which holds the pages that a region had when it was declared.
 TEST(SingleCopy, SeesReplacedPagesXpmem) { each(SingleCopyKind::kXpmem, &check_replaced_pages); }
 TEST(SingleCopy, SeesReplacedPagesCma) { each(SingleCopyKind::kCma, &check_replaced_pages); }
 TEST(SingleCopy, SeesPagesCopiedOnWriteXpmem) {
@@ -198,7 +197,7 @@ TEST_EACH_KIND(SingleCopy, RefusesWhatIsNotMapped) {
     return;
   }
   t.attach(kind);
-  // The second page goes; the first was read before, and what comes before the hole is copied.
+  // Unmaps the second page, after it was read. The bytes before the hole are still copied.
   t.check_read(0, 4 * kPageBytes, 1);
   t.peer->run([](CopyPeer::Inside& inside) { munmap(inside.memory + kPageBytes, kPageBytes); });
   t.check_refused(t.memory.read(t.local.data(), t.peer->range(), kPageBytes, 8));
@@ -216,7 +215,8 @@ TEST_EACH_KIND(SingleCopy, RefusesWhatIsNotMapped) {
   }
 }
 
-// Xpmem would write to it (docs/single_copy.md), and knem declares no such region.
+// Not for xpmem, which writes to such pages (docs/single_copy.md), nor for knem, which declares no
+// such region.
 TEST(SingleCopy, RefusesToWriteToReadOnlyPagesCma) {
   attach(SingleCopyKind::kCma);
   peer->run([](CopyPeer::Inside& inside) {
@@ -231,7 +231,7 @@ TEST(SingleCopy, RefusesToWriteToReadOnlyPagesCma) {
 }
 
 TEST_EACH_KIND(SingleCopy, RefusesAKeyThatIsNotThePeers) {
-  if (kind == SingleCopyKind::kCma) return;  // it has none
+  if (kind == SingleCopyKind::kCma) return;  // cma has no keys
   t.attach(kind);
   ExposedRange foreign = t.peer->range();
   foreign.key ^= 1u << 20;
@@ -261,7 +261,8 @@ TEST_EACH_KIND(SingleCopy, APeerThatEndedIsGone) {
   }
 }
 
-// The kernel gives process ids again: here at once, to one with other memory at the same address.
+// The kernel reuses process ids. Here another process gets the id at once, with other memory at the
+// same address.
 TEST(SingleCopy, DoesNotTakeTheNextProcessOfThatIdForThePeerCma) {
   attach(SingleCopyKind::kCma);
   const pid_t pid = peer->as_peer().pid;

@@ -1,5 +1,5 @@
-// The windows of a way through xpmem, where the module is not there: its calls are answered by this
-// process, as those of a peer whose memory is this process's own, at the same addresses.
+// The windows of an XpmemWay, without the module: this process answers the module's calls, and
+// plays a peer with the same memory at the same addresses.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -25,11 +25,11 @@ constexpr uint64_t kWindowBytes = XpmemWay::kWindowBytes;
 constexpr int64_t kPermit = 3;
 constexpr uint64_t kKey = 5;
 
-// As the module keeps them.
+// The module's record of windows.
 struct Attached {
   uint64_t windows[XpmemWay::kWindowCount] = {};  // by their beginning; 0: none
   unsigned attached_count = 0;
-  unsigned wrong_count = 0;  // one that is there already, or is not, and too many
+  unsigned wrong_count = 0;  // attached twice, detached without being attached, or too many
   bool is_refused = false;
   bool is_released = false;
 
@@ -66,7 +66,8 @@ long answer(const uint64_t* arguments) {
   return 0;
 }
 
-// More pieces of the peer than there are windows, the first at a window's beginning.
+// The number of pieces of the peer's memory, more than there are windows. The first piece begins at
+// a window's beginning.
 constexpr uint64_t kPieceCount = XpmemWay::kWindowCount + 2;
 
 std::byte* take_pieces() noexcept {
@@ -96,7 +97,7 @@ BP_PROBE(xpmem_windows) {
     XpmemWay way(-1, own.number(), kKey, kPermit);
     std::byte local[16] = {};
     for (uint64_t piece = 1; piece < kPieceCount; ++piece) {
-      const uint64_t offset = piece * kWindowBytes - 8;  // half here, half in the next
+      const uint64_t offset = piece * kWindowBytes - 8;  // half in this piece, half in the next
       std::memset(local, static_cast<int>(piece), sizeof local);
       BP_PROBE_CHECK(is_done(way.write(local, range, offset, sizeof local), sizeof local));
       BP_PROBE_CHECK(std::memcmp(pieces + offset, local, sizeof local) == 0);
@@ -105,10 +106,11 @@ BP_PROBE(xpmem_windows) {
       BP_PROBE_CHECK(std::memcmp(pieces + offset, local, sizeof local) == 0);
       BP_PROBE_CHECK(way.is_valid());
     }
-    BP_PROBE_CHECK(module_state.attached_count == kPieceCount);  // each once
-    BP_PROBE_CHECK(is_done(way.read(local, range, 0, 1), 1));    // the first was given up
+    BP_PROBE_CHECK(module_state.attached_count == kPieceCount);  // each piece once
+    BP_PROBE_CHECK(is_done(way.read(local, range, 0, 1), 1));    // the first window was detached
     BP_PROBE_CHECK(module_state.attached_count == kPieceCount + 1);
-    // The second piece was given up as well, and is not to be had any more; the first is.
+    // The second window was detached as well, and can no longer be attached. The first one is
+    // attached.
     module_state.is_refused = true;
     const CopyOutcome part = way.read(local, range, kWindowBytes - 8, sizeof local);
     BP_PROBE_CHECK(part.end == CopyEnd::kRefused && part.bytes == 8);

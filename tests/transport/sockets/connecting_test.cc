@@ -1,4 +1,5 @@
-// Connecting out: over each family, each refusal with its number, limited in time, aborted.
+// Outgoing connections: over each family, refusals with their error number, time limits, and
+// aborts.
 #include "transport/sockets/connecting.h"
 
 #include <sys/un.h>
@@ -30,7 +31,7 @@ struct Attempt {
   Attempt& operator=(const Attempt&) = delete;
 };
 
-// In the abstract name space: it leaves no file.
+// In the abstract name space, which leaves no file.
 sockaddr_un unix_address(socklen_t* bytes) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -61,7 +62,7 @@ class ConnectingBodies : public SocketsFixture {
     return attempt.result;
   }
 
-  // It is attached and takes part in traffic.
+  // Connects, attaches the socket, and receives bytes.
   template <typename Address>
   void connects(int family, Address address, socklen_t bytes = sizeof(Address)) {
     const Fd listener(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -132,14 +133,14 @@ class ConnectingBodies : public SocketsFixture {
     start(second, address, bytes);
     LONGS_EQUAL(-EAGAIN, result_of(second));
     Fd(accept(listener.number(), nullptr, nullptr)).close();
-    second.calls = 0;  // the same once more: there is room now
+    second.calls = 0;  // again, now that the backlog has space
     start(second, address, bytes);
     LONGS_EQUAL(0, result_of(second));
   }
 
-  // A listener whose backlog is full drops what comes: an attempt that stays under way. It is full
-  // once the listener has a connection to give; until then the kernel, which may do its part of a
-  // handshake later and on another processor, would take another one.
+  // A listener with a full backlog drops further connections, so an attempt stays under way. The
+  // backlog is full once the listener has a connection to accept. Until then the kernel could
+  // accept another one, because it may finish a handshake later, on another processor.
   struct Deaf {
     sockaddr_in address;
     Fd fd = listening_socket(&address);
@@ -166,7 +167,7 @@ class ConnectingBodies : public SocketsFixture {
     sockaddr_in address;
     const Fd listener = listening_socket(&address);
     Attempt attempt(AF_INET);
-    start(attempt, address);  // loopback: it is connected by now, and nobody has been told
+    start(attempt, address);  // loopback: it is connected by now, but has not been reported
     abort_connecting(attempt.connecting);
     LONGS_EQUAL(-ECANCELED, result_of(attempt));
   }

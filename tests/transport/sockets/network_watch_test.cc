@@ -1,4 +1,4 @@
-// The watch tells changes in a child's own network, and knows the present numbers of interfaces.
+// The watch reports changes in a child's own network, and finds the present numbers of interfaces.
 #include "transport/sockets/network_watch.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ using namespace bedplate;
 
 namespace {
 
-// Returns 0, or the number of the step that went wrong.
+// Returns 0, or the number of the step that failed.
 int run_steps() {
   if (unshare(CLONE_NEWNET) != 0) return 100;
   NetlinkSocket kernel;
@@ -41,7 +41,7 @@ int run_steps() {
   return watch.index_toward(*parse_ip_address("239.1.1.1")) == lo ? 0 : 13;
 }
 
-// More than its socket holds is a change; afterwards it hears of the next one.
+// More events than the watch's socket holds are one change. Afterwards the watch reports the next.
 int run_flood() {
   if (unshare(CLONE_NEWNET) != 0) return 100;
   NetlinkSocket kernel;

@@ -1,5 +1,5 @@
-// Peers that do not read, as the counters name them, with both backends against the real kernel.
-// The tests call at once the timers that are due a second later.
+// Peers that do not read, and the counters that name them, with both backends against the real
+// kernel. The tests expire at once the timers that are due a second later.
 #include "transport/sockets/slow_sends.h"
 
 #include <string>
@@ -14,7 +14,7 @@ using namespace bedplate;
 
 namespace {
 
-constexpr size_t kTooMuch = 16 << 20;  // for the buffers of a socket
+constexpr size_t kTooMuch = 16 << 20;  // more than the buffers of a socket hold
 
 }  // namespace
 
@@ -48,7 +48,7 @@ class SlowBodies : public SocketsFixture {
     for (int i = 0; i < 100; ++i) sockets->poll(64);
     LONGS_EQUAL(0, its.send_count);
   }
-  // Reads all that there is until the send is over.
+  // Reads until the send has ended.
   void end_sending(Ours& its, const Fd& of) {
     std::vector<std::byte> buffer(1 << 20);
     CHECK(run_until([&] {
@@ -60,7 +60,7 @@ class SlowBodies : public SocketsFixture {
     const uint64_t due_ns = loop->timers().next_deadline_ns();
     return due_ns != TimerQueue::kNever && loop->timers().expire(due_ns) > 0;
   }
-  // Looks until so many are counted: what was on its way may still be taken meanwhile.
+  // Repeats look() until `count` clients are slow. Bytes on their way may still be taken at first.
   bool look_until_slow(uint64_t count) {
     return run_until([&] { return look() && counters.slow_clients.read() == count; });
   }
@@ -79,7 +79,7 @@ class SlowBodies : public SocketsFixture {
     Pair both = pair();
     Ours slow;
     begin_sending(slow, both.own.number());
-    CHECK(look());  // the first one only sees how far it is, the second how far the kernel is
+    CHECK(look());  // the first look notes the send's progress, the second the kernel's
     CHECK(look());
     LONGS_EQUAL(0, counters.slow_clients.read());
     CHECK(look_until_slow(1));
@@ -93,7 +93,7 @@ class SlowBodies : public SocketsFixture {
     look();
     LONGS_EQUAL(0, counters.slow_clients.read());
     STRCMP_EQUAL("", told().c_str());
-    CHECK_FALSE(look());  // nothing is sent: nobody is woken
+    CHECK_FALSE(look());  // nothing is sent, so no timer is armed
     sockets->detach(slow.socket);
   }
   void who_has_taken_anything_is_not_slow_and_who_goes_is_forgotten() {
@@ -109,7 +109,7 @@ class SlowBodies : public SocketsFixture {
     end_sending(slow, both.peer);
     slow.send_count = 0;
     slow.send_pieces = {{much.data(), much.size()}};
-    sockets->send(slow.socket);  // another answer: it has taken the first
+    sockets->send(slow.socket);  // another answer, after the peer took the first
     CHECK(look());
     CHECK(look());
     LONGS_EQUAL(0, counters.slow_clients.read());
@@ -117,7 +117,7 @@ class SlowBodies : public SocketsFixture {
     end_sending(slow, both.peer);
     sockets->detach(slow.socket);
   }
-  // One send that lasts and lasts, of which io_uring tells nothing until it is over.
+  // One long send, of which io_uring reports nothing until its end.
   void a_peer_that_reads_slowly_but_steadily_is_not_slow() {
     Pair both = pair();
     Ours its;

@@ -72,7 +72,7 @@ bool can_connect(uint16_t port) {
 }  // namespace
 
 TEST_GROUP(SocketAddress) {
-  // The path of a socket in a directory of its own; both go away with the test.
+  // The path of a socket in a directory of its own. Both are removed with the test.
   std::string unix_path() {
     if (directory[0] == '\0') {
       std::strcpy(directory, "/tmp/bp_socket_XXXXXX");
@@ -277,7 +277,7 @@ TEST(SocketAddress, KnowsOfABoundSocketToo) {
   CHECK(bound(AF_INET, &four, sizeof four));
   const sa_family_t unnamed = AF_UNIX;
   CHECK(bound(AF_UNIX, &unnamed, sizeof unnamed));
-  if (!Fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)).is_open()) return;  // a kernel without
+  if (!Fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)).is_open()) return;  // without IPv6
   sockaddr_in6 six = {};
   six.sin6_family = AF_INET6;
   CHECK_FALSE(bound(AF_INET6, &six, sizeof six));

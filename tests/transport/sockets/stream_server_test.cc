@@ -1,5 +1,5 @@
-// A server of lines over real sockets: as many connections as planned, each closed when its session
-// or its peer has ended it, and the drain.
+// A server of lines over real sockets: it has as many connections as planned, closes each when its
+// session or its peer has ended it, and drains.
 #include "transport/sockets/stream_server.h"
 
 #include <memory>
@@ -12,8 +12,8 @@ using namespace bedplate;
 
 namespace {
 
-// Answers each line by itself; "bye" ends, and "foreign" as another protocol does; "lend" is
-// answered by more than any socket buffers.
+// Echoes each line. "bye" ends the session, "foreign" ends it as another protocol, and "lend" is
+// answered with more bytes than any socket buffers.
 class Echo final : public StreamSession {
  public:
   struct Shared {
@@ -41,7 +41,7 @@ class Echo final : public StreamSession {
   char output_[2 * StreamSession::kStepTextBytes];
 };
 
-// Stops its loop once a condition holds; until then it lets the loop not sleep.
+// Stops its loop once a condition holds. Until then it keeps the loop awake.
 template <typename Condition>
 struct Until final : PollSource {
   Until(EventLoop& of, Condition& asked) noexcept : loop(of), condition(asked) {}
@@ -80,8 +80,8 @@ class ServerBodies : public SocketsFixture {
     server->add_listener(listener.number());
     server->start();
   }
-  // Ends the server as a service does, by a call that the loop makes; `peer_is_done` plays the
-  // peers meanwhile. The fixture then finds no descriptor left open.
+  // Drains the server while the loop runs, as a service does. `peer_is_done` plays the peers
+  // meanwhile. The fixture then checks that no descriptor is left open.
   template <typename Condition>
   void drain(Condition peer_is_done) {
     server->request_drain();
@@ -101,7 +101,7 @@ class ServerBodies : public SocketsFixture {
   void say(const Fd& client, const std::string& text) {
     LONGS_EQUAL(text.size(), ::send(client.number(), text.data(), text.size(), MSG_NOSIGNAL));
   }
-  // Reads until `bytes` are there, or the end.
+  // Reads until `bytes` bytes have come, or the end.
   std::string hear(const Fd& client, size_t bytes, bool* is_closed = nullptr) {
     std::string heard;
     CHECK(run_until([&] {
@@ -148,7 +148,7 @@ class ServerBodies : public SocketsFixture {
     CHECK(run_until([&] { return clients.connections_open.read() == kConnections - 1; }));
     CHECK_EQUAL(kConnections, clients.connections_peak.read());
     LONGS_EQUAL(1, shared.reset_count);
-    const Fd next = connect();  // into the place that is free again
+    const Fd next = connect();  // in the slot that is free again
     CHECK(is_closed(connect_to(address)));
     CHECK_EQUAL(2, clients.connections_refused.read());
     drain();
@@ -165,7 +165,7 @@ class ServerBodies : public SocketsFixture {
     drain();
   }
 
-  // Though it is sending still: a reset would take back what was said, and fail its send.
+  // The peer is still sending. A reset would discard the answer, and fail the peer's send.
   void its_end_reaches_a_peer_that_sends() {
     serve();
     Fd client = connect();
@@ -196,7 +196,7 @@ class ServerBodies : public SocketsFixture {
     return bytes;
   }
 
-  // One that neither reads its end nor closes has a second, and one that sends on so many bytes.
+  // A peer that does not close has a second. A peer that goes on sending has kLingerBytes.
   void no_peer_lingers_for_ever() {
     serve();
     const Fd idle = connect(), busy = connect();
@@ -212,10 +212,10 @@ class ServerBodies : public SocketsFixture {
       return clients.connections_open.read() == 1;
     }));
     CHECK(sent_bytes >= StreamServer::kLingerBytes);
-    drain();  // waits for the other
+    drain();  // waits for the idle peer
   }
 
-  // At once, and without an answer; those before it are lost with it.
+  // Closes at once, without an answer. Earlier answers are lost, too.
   void another_protocol_is_closed_and_counted() {
     serve();
     Fd client = connect();
@@ -228,7 +228,7 @@ class ServerBodies : public SocketsFixture {
     drain();
   }
 
-  // Requests from before it closed its side are answered.
+  // Requests that came before the peer closed its side are answered.
   void ends_with_its_peer() {
     serve();
     const Fd client = connect();
@@ -239,7 +239,7 @@ class ServerBodies : public SocketsFixture {
     drain();
   }
 
-  // In the middle of a reply: its loans come back.
+  // The peer vanishes in the middle of a reply, and the reply's loans come back.
   void peer_vanishes() {
     serve();
     Fd client = connect();
@@ -269,7 +269,7 @@ class ServerBodies : public SocketsFixture {
       };
       is_idle_closed = is_idle_closed || is_end(idle);
       is_half_closed = is_half_closed || is_end(half);
-      was_drained_early |= end.empty() && server->is_drained();  // one has its reply to take
+      was_drained_early |= end.empty() && server->is_drained();  // one peer has not taken its reply
       if (!is_idle_closed || !is_half_closed) return false;
       const ssize_t got = recv(busy.number(), buffer, sizeof buffer, MSG_DONTWAIT);
       if (got <= 0) return got == 0;

@@ -1,5 +1,5 @@
-// Sessions without a socket, with a protocol of lines: pieces, pipelines, bodies received in place,
-// loans, peers that do not read, times.
+// Sessions of a line protocol without a socket: split input, pipelines, bodies received in place,
+// loans, peers that do not read, and times.
 #include "transport/sockets/stream_session_datapath.h"
 
 #include <algorithm>
@@ -14,8 +14,9 @@ using namespace bedplate;
 
 namespace {
 
-// Answers each line: "fill N" receives N bytes in place, "skip N" drops as many, "lend" lends what
-// was filled, "wait N" wants N bytes, "end" ends; any other line comes back.
+// Answers each line: "fill N" receives N bytes in place, "skip N" drops N bytes, "lend" lends
+// `lent`, "wait N" wants N bytes, "number" sends a number, and "end" ends. Any other line comes
+// back.
 class Lines final : public StreamSession {
  public:
   Lines() noexcept : StreamSession(input_, output_) {}
@@ -80,7 +81,7 @@ class Lines final : public StreamSession {
 TEST_GROUP(StreamSession) {
   Lines session;
 
-  // Moves up to `piece_max` bytes of *text into it; returns how many.
+  // Moves up to `piece_max` bytes of *text into the session. Returns their number.
   size_t give(std::string_view * text, size_t piece_max = ~size_t{0}, uint64_t now_ns = 1000) {
     const StreamSession::Input input = session.input();
     size_t moved = 0;
@@ -162,7 +163,7 @@ TEST(StreamSession, NothingMoreIsTakenFromAPeerThatReadsNothing) {
   CHECK(endless.size() - text.size() <= 512);
   const uint32_t before = session.step_count;
   session.sent(0);
-  CHECK(session.step_count > before);  // it goes on where it was
+  CHECK(session.step_count > before);  // the session goes on where it stopped
 }
 
 TEST(StreamSession, AReplyOnItsWayStaysAsItIs) {
@@ -201,7 +202,7 @@ TEST(StreamSession, APeerThatGoesGivesBackWhatItHad) {
   session.reset();
   CHECK(session.has_left);
   LONGS_EQUAL(1, session.back.size());
-  CHECK_EQUAL(std::string("one\n"), say("one\n"));  // and not the rest of the filling
+  CHECK_EQUAL(std::string("one\n"), say("one\n"));  // not the rest of the body
 }
 
 TEST(StreamSession, AnInputThatIsFullIsSaidSo) {
@@ -209,7 +210,7 @@ TEST(StreamSession, AnInputThatIsFullIsSaidSo) {
   CHECK(session.is_over());
 }
 
-// From the receipt of its last byte, also where it has waited for a send.
+// A request's time runs from the receipt of its last byte, also while it waits for a send.
 TEST(StreamSession, TimesRequestsUntilTheirReplyIsHandedOver) {
   std::string_view begin = "on", end = "e\n", more = "two\nthree\n";
   give(&begin, 100, 1000);
@@ -226,7 +227,7 @@ TEST(StreamSession, TimesRequestsUntilTheirReplyIsHandedOver) {
   CHECK(session.times.percentile(1) >= 2000);
 }
 
-// Requests that one send answers pass their stations together: one record says how many they were.
+// Requests that one send answers pass their stations together. One record has their number.
 TEST(StreamSession, WhatASendAnswersIsTraced) {
   TraceRecord records[2];
   TraceRing ring;

@@ -42,7 +42,7 @@ inline bool is_pattern(const std::byte* bytes, uint64_t count, uint64_t from) {
   return true;
 }
 
-// A socket on the shard, and what became of its operations.
+// A socket of the shard, with the results of its operations.
 struct Ours {
   StreamSocket socket;
   std::vector<iovec> receive_pieces;
@@ -163,7 +163,7 @@ class SocketsFixture : public Utest {
     return sockets->create(options).ok();
   }
 
-  // One round of the loop; sleeps a little while when there is nothing.
+  // One round of the loop. Sleeps for a short time if there is no work.
   void pump() {
     const uint64_t now = monotonic_ns();
     if (loop->timers().expire(now) + sockets->poll(64) == 0) {

@@ -1,4 +1,4 @@
-// Accepting connections, and sleeping until there is something to do.
+// Accepting connections, and sleeping until there is work.
 #include "tests/transport/sockets/stream_sockets_fixture.h"
 
 #include <atomic>
@@ -39,8 +39,8 @@ class ListeningBodies : public SocketsFixture {
     CHECK(run_until([&] { return !listener.is_armed; }));
   }
 
-  // A queue that was looked at before the sockets in the same round may have been filled since; the
-  // eventfd is quiet from here on, so the round must not count as idle.
+  // A queue that was polled before the sockets in this round may have been filled since. The poll
+  // takes the eventfd's count, so the round must not count as idle.
   void a_ring_is_work() {
     pump();
     loop->doorbell().announce_sleep();
@@ -74,7 +74,7 @@ class ListeningBodies : public SocketsFixture {
     CHECK(run_until([&] { return !listener.is_armed; }));
   }
 
-  // No descriptor is left but those that are open now.
+  // Leaves no descriptor but those that are open now.
   void exhaust_descriptors(int any_open_fd) {
     const int next = dup(any_open_fd);  // the lowest that is free
     close(next);
@@ -97,7 +97,7 @@ class ListeningBodies : public SocketsFixture {
     sockets->start_listening(listener);
     CHECK(run_until([&] { return listener.retry.is_armed(); }));
     LONGS_EQUAL(0, accepted.fds.size());
-    // It pauses instead of asking again and again; then it does ask again, in vain.
+    // The listener pauses instead of trying without end. Then it tries again, in vain.
     const uint64_t first_ns = listener.retry.deadline_ns;
     const uint64_t calls = counters.system_calls.read();
     CHECK(run_until(
@@ -106,7 +106,7 @@ class ListeningBodies : public SocketsFixture {
     LONGS_EQUAL(0, accepted.fds.size());
     LONGS_EQUAL(0, setrlimit(RLIMIT_NOFILE, &files_before));
     CHECK(run_until([&] { return accepted.fds.size() == 1; }));
-    // And goes on as ever.
+    // The listener goes on as before.
     const Fd another = connect_to(address);
     CHECK(run_until([&] { return accepted.fds.size() == 2; }));
     sockets->stop_listening(listener);
@@ -131,7 +131,7 @@ class ListeningBodies : public SocketsFixture {
     CHECK(loop->timers().next_deadline_ns() == TimerQueue::kNever);
   }
 
-  // A callback reads the loop's time, and while the loop sleeps that stands still.
+  // A callback reads the loop's time, which stands still while the loop sleeps.
   void calls_nobody_from_within_a_sleep() {
     connect_pair();
     sockaddr_in address;
@@ -144,7 +144,7 @@ class ListeningBodies : public SocketsFixture {
     sockets->start_listening(listener);
     std::byte buffer[8];
     receive(ours, buffer, sizeof buffer);
-    for (int i = 0; i < 100; ++i) pump();  // until the kernel has both
+    for (int i = 0; i < 100; ++i) pump();  // until the kernel has both operations
     LONGS_EQUAL(0, ours.receive_count);
     const Fd client = connect_to(address);
     const auto said = pattern_bytes(0, 8);
@@ -174,7 +174,7 @@ class ListeningBodies : public SocketsFixture {
     listener.silence_ns_max = 10 * kNsPerSecond;
     listener.accepted = &Accepted::take;
     listener.context = &accepted;
-    const Fd early = connect_to(address);  // accepted by the kernel before anybody listens here
+    const Fd early = connect_to(address);  // the kernel accepts it before the listener starts
     sockets->start_listening(listener);
     CHECK(run_until([&] { return accepted.fds.size() == 1; }));
     listener.silence_ns_max = 0;

@@ -1,4 +1,5 @@
-// Traffic over stream sockets: whole, in order, each operation completed once, in every end.
+// Traffic over stream sockets: bytes arrive whole and in order, and each operation completes once,
+// however the connection ends.
 #include "tests/transport/sockets/stream_sockets_fixture.h"
 
 #include <deque>
@@ -50,10 +51,10 @@ class TrafficBodies : public SocketsFixture {
       total += bytes;
     }
     ours.send_pieces = ours.receive_pieces;
-    const std::vector<iovec> pieces = ours.receive_pieces;  // the operation uses its own up
+    const std::vector<iovec> pieces = ours.receive_pieces;  // the operation changes its own list
     start_receive(ours, total);
     const auto said = pattern_bytes(0, total);
-    // In bites that end inside of pieces and on their borders.
+    // In steps that end within pieces and at their borders.
     size_t written = 0;
     CHECK(run_until([&] {
       written += write_now(peer.number(), &said[written], std::min<size_t>(113, total - written));
@@ -71,7 +72,7 @@ class TrafficBodies : public SocketsFixture {
     std::vector<std::byte> heard(total);
     LONGS_EQUAL(total, read_now(peer.number(), heard.data(), total));
     CHECK(heard == said);
-    // Not a byte beside the pieces.
+    // No byte beside the pieces has changed.
     for (size_t i = 0; i < kPieces; ++i) {
       for (size_t k = pieces[i].iov_len; k < 200; ++k) CHECK(memory[i * 200 + k] == std::byte{});
     }
@@ -132,7 +133,7 @@ class TrafficBodies : public SocketsFixture {
     shutdown(peer.number(), SHUT_WR);
     CHECK(run_until([&] { return ours.receive_count == 2; }));
     LONGS_EQUAL(0, ours.received);
-    receive(ours, buffer, sizeof buffer);  // it stays so
+    receive(ours, buffer, sizeof buffer);  // the end is permanent
     CHECK(run_until([&] { return ours.receive_count == 3; }));
     LONGS_EQUAL(0, ours.received);
     send(ours, buffer, 5);  // the other direction is still open
@@ -221,8 +222,8 @@ void TrafficBodies::insists() {
   BP_CHECK_DIES("is_in_flight", sockets->detach(ours.socket));
 }
 
-// Some sockets, both directions, random operations and bites, against the simple truth that a
-// stream is its positions.
+// Several sockets with random operations of random sizes, in both directions. The model is the byte
+// pattern of each stream.
 void TrafficBodies::random_traffic() {
   const test::Seed seed;
   std::mt19937_64 random(seed.value());
@@ -325,7 +326,8 @@ BP_BOTH_BACKENDS(Sockets, AbortCompletesWhatIsInFlightOnce, abort_in_flight())
 BP_BOTH_BACKENDS(Sockets, InsistOnTheirRequirements, insists())
 BP_BOTH_BACKENDS(Sockets, RandomTrafficArrivesWholeAndEachOperationCompletesOnce, random_traffic())
 
-// Until the kernel watches them all; each poll that still attempts is one system call.
+// Counts the polls that attempt something until the kernel watches all sockets. Each such poll is
+// one system call.
 TEST(UringSockets, ManyThatAreSilentAreTriedLessOftenThanOne) {
   if (!is_available()) BP_SKIP("io_uring is not available here");
   constexpr size_t kMany = 48;
@@ -344,7 +346,7 @@ TEST(UringSockets, ManyThatAreSilentAreTriedLessOftenThanOne) {
       streams.back()->peer = Fd(fds[1]);
       attach(streams.back()->ours, fds[0]);
     }
-    // Hot: that they had something a moment ago.
+    // Makes the sockets hot: each has just received something.
     std::byte byte = {};
     for (auto& each : streams) {
       LONGS_EQUAL(1, write_now(each->peer.number(), &byte, 1));
@@ -373,8 +375,9 @@ TEST(UringSockets, ManyThatAreSilentAreTriedLessOftenThanOne) {
   CHECK_COMPARE(of_many, >=, 2);
 }
 
-// Sends go first, in whatever order they were asked for: a peer that waits for an answer does not
-// wait until its next request has been copied. Here both ends are ours, so that one poll shows it.
+// A poll does sends before receives, whichever was started first, so that a peer's answer does not
+// wait while its next request is copied. Here both ends belong to the test, so one poll shows the
+// order.
 TEST(UringSockets, SendBeforeTheyReceive) {
   if (!is_available()) BP_SKIP("io_uring is not available here");
   int fds[2];
@@ -403,7 +406,7 @@ TEST(EpollSockets, AreNoDevice) {
   POINTERS_EQUAL(nullptr, sockets->device());
 }
 
-// ---- what both share ----------------------------------------------------------------------------
+// ---- Shared by both backends ----
 
 TEST_GROUP(SocketOperation){};
 

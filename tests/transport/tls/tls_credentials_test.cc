@@ -1,4 +1,4 @@
-// Faults of the files that TLS reads, each with its cure, before anything is served.
+// Faults in the files that TLS reads. Each is reported with its cure before anything is served.
 #include "transport/tls/tls_credentials.h"
 
 #include <cstring>
@@ -20,10 +20,11 @@ using namespace bedplate::test;
 
 namespace {
 
-// Before it what is freed may be overwritten. Static: no copy of it lies in the heap.
+// The mark begins with dots, because free() may overwrite the beginning of a block. Static, so that
+// no copy of it lies in the heap.
 constexpr char kMark[] = "\n................ a mark that is found in a key's file alone\n";
 
-// But for its dots.
+// The mark without its dots.
 constexpr std::string_view kSought = std::string_view(kMark).substr(18);
 static_assert(kSought.starts_with("a mark"));
 
@@ -43,7 +44,7 @@ TEST_GROUP(TlsCredentials) {
     TlsCredentials credentials;
     return credentials.load(files, "[server]", &problems);
   }
-  // One problem, which is told as this.
+  // Checks that there is one problem, and that its text has `said`.
   void refused(const TlsFiles& files, const std::string& said) {
     problems.clear();
     CHECK_FALSE(load(files));
@@ -133,7 +134,7 @@ TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
   refused(with("alice:" + std::string(1026, 'a') + "\n"), "more than 512 bytes");
   refused(with("alice:aa\nalice:bb\n"), "line 2: the name was there before");
   refused(with("#616263:aa\n"), "names in hexadecimal");
-  // A character that editors do not show would be a part of the name, which then nobody has.
+  // An editor may not show such a character, but it would become part of the name.
   refused(with("\xef\xbb\xbf"
                "alice:aa\n"),
           "line 1, column 1: there is a byte order mark");
@@ -145,7 +146,7 @@ TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
   refused(with("\n\n"), "it has no key");
 }
 
-// Also where what lies beside a key is wrong.
+// Also if something beside the key is wrong.
 TEST(TlsCredentials, LeavesNothingOfAKeysFileInTheHeap) {
   BP_SKIP_UNDER_SANITIZER();
   const auto mark = [](const std::string& file) {
@@ -167,19 +168,19 @@ TEST(TlsCredentials, LeavesNothingOfAKeysFileInTheHeap) {
   refused(files, "line 3");
   CHECK_FALSE(is_in_heap(kSought));
   std::string found(kMark);
-  CHECK(is_in_heap(kSought));                  // if it were there
-  explicit_bzero(found.data(), found.size());  // else the next test finds it
+  CHECK(is_in_heap(kSought));                  // the search finds a mark in the heap
+  explicit_bzero(found.data(), found.size());  // otherwise the next test finds it
 }
 
 TEST(TlsCredentials, WhatTheLibraryFreesIsWiped) {
   BP_SKIP_UNDER_SANITIZER();
-  CHECK(load(files_of(server, server)));  // makes the library ready
+  CHECK(load(files_of(server, server)));  // prepares the library
   auto* block = static_cast<char*>(OPENSSL_malloc(5000));
   std::memcpy(block + 1000, kSought.data(), kSought.size());
   block = static_cast<char*>(OPENSSL_realloc(block, 20'000));
   CHECK(std::string_view(block + 1000, kSought.size()) == kSought);
   std::memset(block + 1000, 0, kSought.size());
-  CHECK_FALSE(is_in_heap(kSought));  // where it was before
+  CHECK_FALSE(is_in_heap(kSought));  // in its earlier block
   std::memcpy(block + 1000, kSought.data(), kSought.size());
   CHECK(is_in_heap(kSought));
   OPENSSL_free(block);

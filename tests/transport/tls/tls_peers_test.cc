@@ -1,5 +1,5 @@
-// Odd peers of both versions: refused certificates, sessions to resume, short records, messages in
-// two records. And memory that is refused anywhere.
+// Unusual peers of both versions: refused certificates, sessions to resume, short records, and
+// messages in two records. And allocations that fail anywhere.
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -47,7 +47,7 @@ TEST(TlsPeers, CertificatesThatAreNotTaken) {
   }
 }
 
-// Each connection agrees anew: nothing is kept of those before, here or in a ticket.
+// Each connection makes a full handshake: nothing of earlier ones is kept, here or in a ticket.
 TEST(TlsPeers, NoSessionIsTakenUpAgain) {
   load(certificates());
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
@@ -69,7 +69,7 @@ TEST(TlsPeers, NoSessionIsTakenUpAgain) {
   }
 }
 
-// They take up to 32 times what one takes beside its text (RFC 6066).
+// Short records take up to 32 times the overhead of one long record (RFC 6066).
 TEST(TlsPeers, AClientThatAsksForShortRecordsGetsThem) {
   load(certificates());
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
@@ -95,7 +95,7 @@ TEST(TlsPeers, AClientThatAsksForShortRecordsGetsThem) {
       heard += client->read();
     }
     CHECK(heard == text);
-    // For each size of the room that is left: either it suffices, or none of it is used.
+    // For each size of the space that is left: the text fits, or uses none of it.
     const std::string whole = text.substr(0, TlsSession::kTextMaxBytes);
     for (size_t first = 1; first < whole.size(); first += 50) {
       CHECK(session.write(bytes_of(whole).first(first)).outcome == Outcome::kDone);
@@ -107,7 +107,7 @@ TEST(TlsPeers, AClientThatAsksForShortRecordsGetsThem) {
   }
 }
 
-// Text written meanwhile waits, and goes with the new key.
+// Text that is written between the two records waits, and is sent with the new key.
 TEST(TlsPeers, AChangeOfKeysThatComesInTwoRecords) {
   constexpr uint8_t kHandshake = 22;
   load(shared_keys());
@@ -140,7 +140,7 @@ TEST(TlsPeers, AChangeOfKeysThatComesInTwoRecords) {
   STRCMP_EQUAL(text.substr(0, moved.bytes).c_str(), client->read().c_str());
 }
 
-// The same, where the peer goes away in between.
+// The peer goes away between the two records.
 TEST(TlsPeers, AChangeOfKeysThatNeverComesWhole) {
   load(shared_keys());
   client->share("alice", kSharedKey);
@@ -156,8 +156,8 @@ TEST(TlsPeers, AChangeOfKeysThatNeverComesWhole) {
   CHECK(session.write(bytes_of(std::string("x"))).outcome == Outcome::kFailed);
 }
 
-// The memory that the library asks for, one block after the other, is refused once: the session
-// fails by that or goes on without, and gives back all that it has.
+// Each allocation of the library is refused once, one after the other. The session fails, or goes
+// on without that block, and frees all its memory.
 TEST_GROUP_BASE(TlsMemory, TlsSessionFixture) {
   std::unique_ptr<AllocationWatch> watch;
   Outcome outcome = Outcome::kDone;
@@ -166,13 +166,14 @@ TEST_GROUP_BASE(TlsMemory, TlsSessionFixture) {
   Outcome session_goes_on() override {
     return watch->in([this] { return session.handshake(); });
   }
-  // On a thread of its own: what the library frees for it is not kept for the session.
+  // On a thread of its own, so that the library keeps no freed memory of the client for the
+  // session.
   int client_goes_on() override {
     int result = 0;
     std::thread([&] { result = client->handshake(); }).join();
     return result;
   }
-  // A handshake and a record each way.
+  // A handshake, and a record in each direction.
   Outcome converse() {
     watch->in([this] { begin(); });
     if (const Outcome agreed = shake_hands(); agreed != Outcome::kDone) return agreed;
@@ -184,7 +185,7 @@ TEST_GROUP_BASE(TlsMemory, TlsSessionFixture) {
     const std::string text = "and back";
     return watch->in([&] { return session.write(bytes_of(text)).outcome; });
   }
-  // On a thread that ends, with all that the library keeps for it.
+  // On a thread that ends, and with it all memory that the library keeps for the thread.
   void converse(int version, uint64_t refused_index) {
     new_client(version);
     client->show(client_certificate);
@@ -206,12 +207,12 @@ TEST(TlsMemory, AnyBlockOfAConversationMayBeRefused) {
   BP_SKIP_UNDER_SANITIZER();
   load(with_authorities());
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
-    for (int i = 0; i < 2; ++i) {  // the first one may leave what is the process's
+    for (int i = 0; i < 2; ++i) {  // the first one may allocate memory for the process
       converse(version, AllocationWatch::kNone);
       CHECK(outcome == Outcome::kDone);
     }
     LONGS_EQUAL(0, watch->held_count());
-    // Each in turn takes seconds: some in each run, others in the next.
+    // To refuse each block takes seconds, so each run refuses a random selection.
     const Seed seed;
     std::mt19937_64 chance(seed.value());
     uint64_t failed_count = 0;

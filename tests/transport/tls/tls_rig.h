@@ -1,5 +1,5 @@
-// The other end for tests of TLS: certificates generated on the spot, files for them, and the
-// library's own client, connected to a session through memory.
+// The peer for tests of TLS: generated certificates, files for them, and the library's own client,
+// connected to a session through memory.
 #pragma once
 
 #include <cstdio>
@@ -13,8 +13,8 @@
 
 #include <sys/stat.h>
 
-// A key as the library had it before its third version is written without the encoders, which a
-// static program does not have.
+// Permits OpenSSL's older functions for keys. They write a key without the encoders, which a static
+// program does not have.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include <openssl/bio.h>
 #include <openssl/core_names.h>
@@ -68,7 +68,7 @@ inline std::string text_of(BIO* bio) {
   return {text, static_cast<size_t>(bytes)};
 }
 
-// A key, and a certificate for it that `issuer` signed (nullptr: itself).
+// A key, and a certificate for it that `issuer` signed (nullptr: self-signed).
 class TestCertificate {
  public:
   struct Options {
@@ -123,7 +123,7 @@ class TestCertificate {
   TlsPointer<X509, X509_free> certificate_;
 };
 
-// The other end. It puts its output into `sent`; its input is added to `arriving`.
+// The client. It appends its output to `sent`. A test appends its input to `arriving`.
 class TlsClient {
  public:
   TlsClient() {
@@ -148,7 +148,7 @@ class TlsClient {
     key_ = key;
     SSL_CTX_set_psk_client_callback(context(), &tell_key);
   }
-  // TLS1_2_VERSION and the like; none but this one.
+  // Allows one version only, such as TLS1_2_VERSION.
   void speak(int version) {
     SSL_CTX_set_security_level(context(), 0);
     BP_ASSERT(SSL_CTX_set_min_proto_version(context(), version) == 1);
@@ -157,7 +157,7 @@ class TlsClient {
   // Offers ciphers of TLS 1.2, by OpenSSL's names.
   void offer(const char* ciphers) { BP_ASSERT(SSL_CTX_set_cipher_list(context(), ciphers) == 1); }
 
-  // The same for TLS 1.3.
+  // Offers ciphers of TLS 1.3, by OpenSSL's names.
   int offer_13(const char* ciphers) { return SSL_CTX_set_ciphersuites(context(), ciphers); }
 
   void start() {
@@ -167,7 +167,8 @@ class TlsClient {
     SSL_set_bio(session_.get(), in_, out_);
     SSL_set_connect_state(session_.get());
   }
-  // Each: SSL_ERROR_NONE, done; SSL_ERROR_WANT_READ, when more has come; or it has failed.
+  // These return SSL_ERROR_NONE: done; SSL_ERROR_WANT_READ: more input is needed; otherwise it
+  // failed.
   int handshake() {
     return said([this] { return SSL_do_handshake(session_.get()); });
   }
@@ -178,14 +179,14 @@ class TlsClient {
     return said([this] { return SSL_key_update(session_.get(), SSL_KEY_UPDATE_REQUESTED); }) +
            handshake();
   }
-  // Records of the client's that are made here: its library would cut no message in two. The
-  // `sequence`th under the first key of what was agreed with TLS_AES_128_GCM_SHA256.
+  // Makes a record of the client, because its library splits no message. It is record number
+  // `sequence` under the first key of a session with TLS_AES_128_GCM_SHA256.
   std::string record(uint64_t sequence, std::string_view text, uint8_t type) const;
   void write(std::string_view text) {
     const int bytes = static_cast<int>(text.size());
     BP_ASSERT(said([&] { return SSL_write(session_.get(), text.data(), bytes); }) == 0);
   }
-  // All that has arrived.
+  // Returns all text that has arrived.
   std::string read() {
     std::string text;
     char part[4096];
@@ -199,15 +200,15 @@ class TlsClient {
   void close_notify() {
     said([this] { return SSL_shutdown(session_.get()); });
   }
-  // The library's session, for what is asked for before or after the handshake. Requires: start().
+  // The library's session, for calls before or after the handshake. Requires: start().
   SSL* session() const { return session_.get(); }
-  // The cipher.
+  // The name of the cipher.
   const char* cipher() const { return SSL_get_cipher_name(session_.get()); }
 
   std::string sent;
   std::string arriving;
-  std::string traffic_secret;  // of TLS 1.3, in hexadecimal: what its records are encrypted by
-  int last_read = 0;           // SSL_ERROR_ZERO_RETURN: the other end has said that it ends
+  std::string traffic_secret;  // of TLS 1.3, in hexadecimal; it encrypts the client's records
+  int last_read = 0;           // SSL_ERROR_ZERO_RETURN: the session has sent its end
 
  private:
   SSL_CTX* context() const { return context_.get(); }

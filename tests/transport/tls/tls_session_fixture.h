@@ -55,7 +55,7 @@ class TlsSessionFixture : public Utest {
     client->speak(version);
   }
   void begin() { session.begin(*credentials, input, output); }
-  // One call of each in turn.
+  // One step of the handshake, on each side.
   virtual Outcome session_goes_on() { return session.handshake(); }
   virtual int client_goes_on() { return client->handshake(); }
 
@@ -68,13 +68,13 @@ class TlsSessionFixture : public Utest {
     client->sent.erase(0, count);
     session.arrived(count);
   }
-  // And back.
+  // Moves the session's output to the client.
   void take_pending() {
     const auto pending = session.pending();
     client->arriving.append(reinterpret_cast<const char*>(pending.data()), pending.size());
     if (!pending.empty()) session.sent(pending.size());
   }
-  // Until both are done or one fails; returns what the session said last.
+  // Runs the handshake until both sides are done or one fails. Returns the session's last outcome.
   Outcome shake_hands(size_t bytes_max = kTlsBufferBytes) {
     Outcome outcome = Outcome::kMore;
     client_outcome = SSL_ERROR_WANT_READ;

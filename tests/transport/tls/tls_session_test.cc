@@ -1,5 +1,5 @@
-// A session and a client joined by memory: shared keys, certificates, pieces, garbage, ends, and a
-// heap that is used up.
+// A session and a client, connected through memory: shared keys, certificates, split input,
+// garbage, ends, and an exhausted heap.
 #include "transport/tls/tls_session.h"
 
 #include <cstdlib>
@@ -31,14 +31,15 @@ bool has_aes() {
 #endif
 }
 
-// Uses up all room in the pages that `owner` holds in this thread, for as long as it lives: the
-// next allocation takes another page.
+// Uses up all space in the pages that `owner` holds in this thread, until the destructor, so that
+// the next allocation takes another page.
 class UsedUpPages {
  public:
   // Requires: `owner` is limited to what it holds.
   explicit UsedUpPages(HeapOwner owner) {
     const HeapOwnerScope scope(owner);
-    // The largest first, as their pages are. Steps of an eighth leave out no class of sizes.
+    // The largest blocks first, because their pages are the largest. Steps of an eighth leave out
+    // no class of sizes.
     for (size_t bytes = 512 * kKiB; bytes >= sizeof(Block); bytes -= bytes / 8) {
       while (auto* block = static_cast<Block*>(std::malloc(bytes))) {
         block->next = first_;
@@ -66,7 +67,7 @@ TEST_GROUP_BASE(TlsSession, TlsSessionFixture){};
 TEST(TlsSession, SpeaksWithAClientOfTheSameKey) {
   agree(shared_keys());
   STRCMP_EQUAL("TLSv1.3", session.version());
-  // Without AES in the processor it is what the client has first.
+  // Without AES in the processor the cipher is the client's first.
   if (has_aes()) STRCMP_EQUAL("TLS_AES_128_GCM_SHA256", session.cipher());
   client->write("hello");
   Outcome last = Outcome::kDone;
@@ -139,7 +140,7 @@ TEST(TlsSession, RefusesAnotherKeyAndAnotherName) {
   }
 }
 
-// The ciphers that clients of TLS 1.2 may have.
+// Each cipher that clients of TLS 1.2 may have.
 TEST(TlsSession, SpeaksTheVersionBefore) {
   TlsFiles files = certificates();
   files.shared_keys = shared_keys().shared_keys;
@@ -164,7 +165,7 @@ TEST(TlsSession, SpeaksTheVersionBefore) {
   }
 }
 
-// Also where others are asked for one.
+// Even if other clients must show a certificate.
 TEST(TlsSession, AClientWithASharedKeyNeedsNoCertificate) {
   TlsFiles files = certificates();
   files.client_authorities = folder.write("ca.pem", authority.pem());
@@ -181,7 +182,7 @@ TEST(TlsSession, RefusesAnOlderVersionAndOtherCiphers) {
   begin();
   fails_with(TlsFailure::kProtocol);
   session.end();
-  // Without a key exchange, what was recorded could be read once the key is known.
+  // Without a key exchange, recorded traffic could be read once the key is known.
   client = std::make_unique<TlsClient>();
   client->share("alice", kSharedKey);
   client->speak(TLS1_2_VERSION);
@@ -302,7 +303,7 @@ TEST(TlsSession, RefusesARecordThatWasChanged) {
   CHECK(session.write(bytes_of("x")).outcome == Outcome::kFailed);
 }
 
-// Each such attempt is answered; a peer that reads nothing would fill the output with answers.
+// Each renegotiation is answered. A peer that reads nothing would fill the output with answers.
 TEST(TlsSession, APeerThatWouldAgreeAnewEndsIt) {
   client->speak(TLS1_2_VERSION);
   agree(shared_keys());
@@ -316,7 +317,7 @@ TEST(TlsSession, APeerThatWouldAgreeAnewEndsIt) {
   CHECK(moved.outcome == Outcome::kFailed && moved.bytes == 0);
 }
 
-// TLS 1.3 has a change of keys instead, each of which is computed.
+// TLS 1.3 has key changes instead. Each of them costs a computation.
 TEST(TlsSession, APeerMayChangeItsKeysAFewTimes) {
   agree(shared_keys());
   std::string said;
@@ -340,7 +341,7 @@ TEST(TlsSession, APeerMayChangeItsKeysAFewTimes) {
   STRCMP_EQUAL("too many changes of keys", session.failure_text());
 }
 
-// So what is answered to one that reads nothing stays small.
+// The answers to a peer that reads nothing stay small.
 TEST(TlsSession, AnswersToChangesOfKeysAreFew) {
   agree(shared_keys());
   for (uint64_t i = 0; i < TlsSession::kKeyChangesMin; ++i) client->change_keys();
@@ -375,7 +376,7 @@ TEST(TlsSession, APeerThatHasSentMuchMayChangeItsKeysOnceMore) {
   CHECK(last == Outcome::kFailed);
 }
 
-// Once both have agreed and a record has gone each way.
+// After the handshake, and one record in each direction.
 TEST(TlsSession, MovesBytesWithoutAllocating) {
   BP_SKIP_WITHOUT_LAW();
   for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
@@ -435,7 +436,7 @@ TEST(TlsSession, AFlippedBitAnywhereInTheHandshakeNeverAgrees) {
     client->start();
     begin();
     client->handshake();
-    // Behind the header of the record, whose version means nothing in the first one.
+    // Behind the record's header, because the version in the first header means nothing.
     const size_t place = 5 + chance() % (client->sent.size() - 5);
     client->sent[place] = static_cast<char>(client->sent[place] ^ (1 << (chance() % 8)));
     CHECK_FALSE_TEXT(shake_hands() == Outcome::kDone && client_outcome == 0, seed.text());
@@ -443,13 +444,13 @@ TEST(TlsSession, AFlippedBitAnywhereInTheHandshakeNeverAgrees) {
   }
 }
 
-// Any allocation may be refused: the limit rises from what is held anyway until all succeeds.
+// Any allocation may be refused: the limit rises from the present use until all succeed.
 TEST(TlsSession, AHeapThatIsUsedUpEndsOneSessionAndNothingElse) {
   BP_SKIP_UNDER_SANITIZER();
   load(certificates());
   const uint64_t held = heap_owner_use(owner()).used_bytes;
   limit_heap_owner(owner(), held);
-  const UsedUpPages pages(owner());  // else a session may find room in pages of one before it
+  const UsedUpPages pages(owner());  // otherwise a session may use space in pages of an earlier one
   bool has_failed = false;
   bool has_agreed = false;
   for (uint64_t more = 0; more < 8 * kMiB && !has_agreed; more += 64 * kKiB) {

@@ -1,5 +1,5 @@
-// TLS between a socket of each backend and its user: data both ways, pieces, back pressure, ends,
-// failures, and a client that sends no TLS.
+// TLS between a socket of each backend and its user: data in both directions, split buffers, back
+// pressure, ends, failures, and a client that sends no TLS.
 #include "transport/tls/tls_stream.h"
 
 #include <cerrno>
@@ -37,7 +37,7 @@ class TlsStreamBodies : public SocketsFixture {
                    .counters = &tls_counters,
                    .log_limit = &log_limit,
                    .where = "[server]"};
-    log_limit.try_pass("[server]");  // what fails on purpose is not told
+    log_limit.try_pass("[server]");  // uses up the limit: failures on purpose are not logged
     stream = std::make_unique<TlsStream>(environment);
     connect_pair();
     set_blocking(peer.number(), false);
@@ -65,7 +65,7 @@ class TlsStreamBodies : public SocketsFixture {
     ours_fd.close();
   }
 
-  // As a shard does it: what was woken runs.
+  // Runs the stream after it was woken, as a shard does.
   template <typename Condition>
   bool run(Condition condition) {
     return run_until([&] {
@@ -75,7 +75,7 @@ class TlsStreamBodies : public SocketsFixture {
       return condition();
     });
   }
-  // The client's bytes, out and in.
+  // Moves the client's bytes, out and in.
   void exchange() {
     if (!peer.is_open()) return;
     const size_t wrote =
@@ -94,7 +94,7 @@ class TlsStreamBodies : public SocketsFixture {
     ours.socket.receive.min_bytes = min_bytes;
     const uint32_t before = ours.receive_count;
     stream->receive();
-    LONGS_EQUAL(before, ours.receive_count);  // never from within
+    LONGS_EQUAL(before, ours.receive_count);  // never from within receive()
   }
   void send_by_tls(std::byte* from, size_t bytes) {
     ours.send_pieces = {{from, bytes / 2}, {from + bytes / 2, bytes - bytes / 2}};
@@ -102,7 +102,7 @@ class TlsStreamBodies : public SocketsFixture {
     ours.socket.send.piece_count = 2;
     stream->send();
   }
-  // The handshake goes on below a receive.
+  // The handshake makes progress during a receive.
   void agree(std::byte* to, size_t bytes, uint64_t min_bytes = 1) {
     receive_by_tls(to, bytes, min_bytes);
     CHECK(run([&] { return client->handshake() == 0; }));
@@ -141,7 +141,7 @@ class TlsStreamBodies : public SocketsFixture {
     CHECK(heap_owner_use(credentials.owner()).name == OwnerName("heap:tls"));
   }
 
-  // More than is wanted waits in the client.
+  // Bytes that no receive takes wait in the client.
   void back_pressure() {
     begin();
     std::vector<std::byte> memory(1000);
@@ -169,7 +169,7 @@ class TlsStreamBodies : public SocketsFixture {
     receive_by_tls(memory.data(), memory.size());
     CHECK(run([&] { return ours.receive_count == 2; }));
     LONGS_EQUAL(0, ours.received);
-    // It may still read what it has asked for.
+    // The peer may still read the answers to its requests.
     send_by_tls(memory.data(), 100);
     CHECK(run([&] { return ours.send_count == 1; }));
     LONGS_EQUAL(100, ours.sent);
@@ -207,7 +207,7 @@ class TlsStreamBodies : public SocketsFixture {
     client->start();
     std::vector<std::byte> memory(1000);
     receive_by_tls(memory.data(), memory.size());
-    bool is_told = false;  // why, before the end
+    bool is_told = false;  // the client learns the reason before the end
     CHECK(run([&] {
       is_told |= client->handshake() == SSL_ERROR_SSL;
       return ours.receive_count == 1 && is_told;
@@ -242,8 +242,8 @@ class TlsStreamBodies : public SocketsFixture {
     LONGS_EQUAL(-EPROTO, ours.sent);
   }
 
-  // Half of a message about keys has come, and nothing is being received: the other half is all the
-  // same, since what is sent waits for it.
+  // Half of a key change has come, and no receive is under way. The stream receives the other half
+  // all the same, because the send waits for it.
   void split_change_of_keys() {
     constexpr uint8_t kHandshake = 22;
     LONGS_EQUAL(1, client->offer_13("TLS_AES_128_GCM_SHA256"));
@@ -268,7 +268,7 @@ class TlsStreamBodies : public SocketsFixture {
     CHECK(is_pattern(reinterpret_cast<const std::byte*>(heard.data()), heard.size(), 0));
   }
 
-  // While the peer takes nothing, and neither way can go on.
+  // The peer takes nothing, and neither direction can go on.
   void aborted() {
     begin();
     std::vector<std::byte> memory(1000);

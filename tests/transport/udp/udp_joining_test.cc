@@ -1,5 +1,5 @@
-// Datagrams that the kernel cuts or joins, over both backends, on loopback: whatever becomes one
-// message on the way, each receiver has what was sent to it.
+// Datagrams that the kernel cuts or joins, over both backends, on loopback: each receiver gets the
+// datagrams that were sent to it, however the kernel carries them.
 #include "transport/udp/udp_socket.h"
 
 #include <cstdio>
@@ -21,7 +21,7 @@ class UdpJoiningBodies : public UdpPair {
     UdpPair::teardown();
   }
 
-  // The receiver gets the pieces that were asked for, however they are carried.
+  // Checks that the receiver gets the requested segments, however they are carried.
   void check_segments(std::span<const std::byte> whole, uint32_t segment_bytes) {
     const size_t count = (whole.size() + segment_bytes - 1) / segment_bytes;
     wait_for(*b, count);
@@ -58,9 +58,9 @@ class UdpJoiningBodies : public UdpPair {
     b->all.clear();
     sends(*a, *b, whole, 1316);
     pump_often();
-    STRCMP_EQUAL(said.c_str(), log.finish().c_str());  // once
+    STRCMP_EQUAL(said.c_str(), log.finish().c_str());  // logged once
   }
-  // `count` of one length, one behind the other in `memory`, the last one shorter.
+  // Datagrams of `bytes` bytes, one behind the other in `memory`. The last one may be shorter.
   std::vector<OutgoingDatagram> in_a_row(std::span<const std::byte> memory, uint32_t bytes) {
     std::vector<OutgoingDatagram> made;
     for (size_t at = 0; at < memory.size(); at += bytes) {
@@ -71,7 +71,7 @@ class UdpJoiningBodies : public UdpPair {
     }
     return made;
   }
-  // A receiver that takes joined ones is given them as they were sent.
+  // A receiver that accepts joined datagrams gets them as they were sent.
   void joined_on_send() {
     const DatagramShape shape = {.buffer_count = 8, .buffer_bytes = kBigBuffer};
     a = std::make_unique<End>(*sockets);
@@ -90,13 +90,13 @@ class UdpJoiningBodies : public UdpPair {
     LONGS_EQUAL(100, counters.sent_datagrams.read());
     LONGS_EQUAL(100, counters.received_datagrams.read());
     LONGS_EQUAL(whole.size(), counters.sent_bytes.read());
-    const auto small = pattern_bytes(7, 70 * 32);  // and 64 of them at most
+    const auto small = pattern_bytes(7, 70 * 32);  // and at most 64 datagrams
     out = in_a_row(small, 32);
     CHECK(a->socket.send_batch(out).status == DatagramStatus::kDone);
     wait_for(*b, 5);
     LONGS_EQUAL(64 * 32, b->all[3].bytes.size());
   }
-  // Sends a random mixture: each receiver gets just its own, in order.
+  // Sends a random mixture. Each receiver gets exactly its own datagrams, in order.
   void a_mixture() {
     open_both("127.0.0.1:0", {.buffer_count = 512, .buffer_bytes = kBuffer});
     End other(*sockets, {.buffer_count = 512, .buffer_bytes = kBuffer});

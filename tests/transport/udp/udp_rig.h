@@ -19,7 +19,7 @@ inline DatagramAddress at(const char* text) {
   return address.value();
 }
 
-// One of the two ends, with what it was told.
+// One of the two ends, with a record of its callbacks.
 struct End {
   struct Got {
     std::vector<std::byte> bytes;
@@ -111,7 +111,7 @@ class UdpPair : public SocketsFixture {
     CHECK(result.status == DatagramStatus::kDone);
     LONGS_EQUAL(1, result.sent_count);
   }
-  // There is IPv6 here at all.
+  // Whether this machine has IPv6.
   bool has_ipv6() {
     End probe(*sockets);
     return probe.socket.open(probe.options("[::1]:0")).ok();

@@ -1,8 +1,8 @@
 // The data path's law for datagrams, over both backends, on loopback: whatever is sent and
-// received, the socket neither allocates nor locks nor logs, and makes the system calls that move a
-// batch and no other.
+// received, the socket neither allocates nor locks nor logs, and makes no system calls but those
+// that move a batch.
 //
-// Looking for what is ready is the backend's: io_uring_enter(2) or epoll_wait(2).
+// The backend finds the sockets that are ready, with io_uring_enter(2) or epoll_wait(2).
 #include "transport/udp/udp_socket.h"
 
 #include <memory>
@@ -31,7 +31,7 @@ class UdpSocketLawBodies : public UdpPair {
   static constexpr int kWatchedRounds = 50;
   static constexpr uint32_t kBufferCount = 50;
 
-  // The socket's reports. An End would write them down, which allocates.
+  // Counts the socket's callbacks. An End would record them, which allocates.
   struct Told {
     uint64_t received_bytes = 0;
     uint32_t failure_count = 0;
@@ -60,7 +60,7 @@ class UdpSocketLawBodies : public UdpPair {
     };
     return made;
   }
-  // Both ends tell the same.
+  // Both ends report to `told`.
   void open_told(const char* local, bool joins_received = false) {
     const DatagramShape shape = {.buffer_count = kBufferCount,
                                  .buffer_bytes = joins_received ? kBigBuffer : kBuffer};
@@ -71,7 +71,7 @@ class UdpSocketLawBodies : public UdpPair {
     options.joins_received = joins_received;
     b->open(options);
   }
-  // `count` of `byte_count` from a to b.
+  // `count` datagrams of `byte_count` bytes each, from a to b.
   std::vector<OutgoingDatagram> outgoing(uint32_t count, uint32_t byte_count) {
     std::vector<OutgoingDatagram> made(count);
     for (OutgoingDatagram& one : made) {
@@ -82,7 +82,7 @@ class UdpSocketLawBodies : public UdpPair {
     return made;
   }
 
-  // poll_until, sends and moves are watched, and check nothing.
+  // poll_until, sends and moves are watched, so they use no CHECK.
   template <typename Condition>
   bool poll_until(Condition is_met) noexcept {
     const uint64_t end_ns = monotonic_ns() + test::kPatienceNs;
@@ -119,7 +119,7 @@ class UdpSocketLawBodies : public UdpPair {
     CHECK(is_done);
   }
 
-  // Several system calls each way; all that is said to the kernel of one and told of it.
+  // Several system calls in each direction, with all control data that a datagram can have.
   void batches(const char* local) {
     BP_SKIP_WITHOUT_LAW();
     if (at(local).ip.family == AF_INET6 && !has_ipv6()) BP_SKIP("this machine has no IPv6");
@@ -134,7 +134,7 @@ class UdpSocketLawBodies : public UdpPair {
     LONGS_EQUAL(3, counters.system_calls.read() - calls);
     keeps_the_law([&] { return moves(out); });
   }
-  // One message for many, and one datagram that is cut.
+  // One message for many datagrams, and one datagram that is cut.
   void joined(bool joins_received) {
     BP_SKIP_WITHOUT_LAW();
     open_told("127.0.0.1:0", joins_received);
@@ -186,7 +186,7 @@ class UdpSocketLawBodies : public UdpPair {
         },
         Permit::kDatagrams | Permit::kDatagramErrors);
   }
-  // Loopback is never full, a pair of Unix sockets is: one of it stands in for the kernel's UDP.
+  // Loopback is never full, but a pair of Unix sockets is. One of the pair replaces the UDP socket.
   void again_and_room() {
     BP_SKIP_WITHOUT_LAW();
     a = std::make_unique<End>(*sockets);
@@ -201,7 +201,7 @@ class UdpSocketLawBodies : public UdpPair {
     one.bytes = bytes.data();
     one.byte_count = 1000;
     uint32_t breach_count = 0;
-    for (uint32_t round = 1; round <= 3; ++round) {  // the first is warm
+    for (uint32_t round = 1; round <= 3; ++round) {  // the first round is the warm-up
       bool is_full = false;
       const uint32_t filling = breaches_of(
           [&] {

@@ -1,5 +1,5 @@
-// Datagrams over both backends, on loopback: what comes with them, what becomes of too many, too
-// long and unreachable ones, and that no buffer is lost.
+// Datagrams over both backends, on loopback: their metadata; too many, too long and unreachable
+// ones; and that no buffer is lost.
 #include "transport/udp/udp_socket.h"
 
 #include <cerrno>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint64_t kNetAdmin = uint64_t{1} << CAP_NET_ADMIN;
 
-// This thread may not administer the network for a while.
+// Takes the right to administer the network from this thread, until the destructor.
 class WithoutNetAdmin {
  public:
   WithoutNetAdmin() {
@@ -45,7 +45,7 @@ class WithoutNetAdmin {
 
 class UdpSocketBodies : public UdpPair {
  public:
-  // As preflight opens it, long before there is a service.
+  // Takes over a descriptor that preflight opened, long before there is a service.
   void taken_over() {
     open_both("127.0.0.1:0");
     a->socket.close();
@@ -71,7 +71,7 @@ class UdpSocketBodies : public UdpPair {
     timespec before, after;
     clock_gettime(CLOCK_REALTIME, &before);
     sends(*a, *b, bytes);
-    LONGS_EQUAL(0, b->all.size());  // never from within
+    LONGS_EQUAL(0, b->all.size());  // never from within send_batch()
     wait_for(*b, 1);
     clock_gettime(CLOCK_REALTIME, &after);
     const ReceivedDatagram& got = b->all[0].datagram;
@@ -82,7 +82,7 @@ class UdpSocketBodies : public UdpPair {
     CHECK(!got.is_truncated && got.segment_bytes == 0 && got.ecn == Ecn::kNone);
     CHECK(got.received_ns >= static_cast<uint64_t>(before.tv_sec) * kNsPerSecond);
     CHECK(got.received_ns <= static_cast<uint64_t>(after.tv_sec + 1) * kNsPerSecond);
-    const DatagramsSent back = b->send(got.from, {});  // an empty one is one, too
+    const DatagramsSent back = b->send(got.from, {});  // an empty datagram counts, too
     CHECK(back.status == DatagramStatus::kDone);
     wait_for(*a, 1);
     LONGS_EQUAL(0, a->all[0].bytes.size());
@@ -92,7 +92,7 @@ class UdpSocketBodies : public UdpPair {
   }
 
   void in_batches() {
-    constexpr uint32_t kCount = 200;  // several system calls; and no more than the system holds
+    constexpr uint32_t kCount = 200;  // several system calls, but no more than the queue holds
     open_both("127.0.0.1:0", {.buffer_count = 50, .buffer_bytes = 64});
     std::vector<OutgoingDatagram> out(kCount);
     std::vector<uint32_t> numbers(kCount);
@@ -158,7 +158,7 @@ class UdpSocketBodies : public UdpPair {
     b = std::make_unique<End>(*sockets);
     b->open(b->options(local));
     DatagramOptions options = a->options(local);
-    options.service_class = 46;  // its bits are others'
+    options.service_class = 46;  // uses the other bits of the same byte
     a->open(options);
     const auto bytes = pattern_bytes(0, 10);
     OutgoingDatagram some[4];
@@ -184,7 +184,7 @@ class UdpSocketBodies : public UdpPair {
     LONGS_EQUAL(1, counters.truncated_datagrams.read());
   }
 
-  // The headroom before a datagram is its owner's, and no other datagram lies there.
+  // The headroom before a datagram belongs to its owner. No other datagram lies there.
   void headroom() {
     a = std::make_unique<End>(*sockets);
     b = std::make_unique<End>(*sockets, DatagramShape{.buffer_count = 4, .buffer_bytes = 128});
@@ -216,7 +216,7 @@ class UdpSocketBodies : public UdpPair {
     for (uint32_t i = 0; i < 5; ++i) sends(*a, *b, pattern_bytes(i * 100, 100));
     wait_for(*b, 3);
     pump_often();
-    LONGS_EQUAL(3, b->all.size());  // the rest waits below
+    LONGS_EQUAL(3, b->all.size());  // the rest waits in the kernel
     uint32_t rounds = 0;  // each sleeps for a millisecond, unless something keeps the shard awake
     const uint64_t end = monotonic_ns() + 20 * kNsPerMs;
     for (; monotonic_ns() < end; ++rounds) pump();
@@ -245,14 +245,14 @@ class UdpSocketBodies : public UdpPair {
     for (uint32_t i = 0; i < kCount; ++i) sends(*a, *b, bytes);
     CHECK(run_until([&] { return !b->all.empty(); }));
     pump_often();
-    sends(*a, *b, bytes);  // what comes next tells of them
+    sends(*a, *b, bytes);  // the next datagram reports the drops
     const size_t before = b->all.size();
     CHECK(run_until([&] { return b->all.size() > before; }));
     LONGS_EQUAL(kCount + 1, b->all.size() + counters.dropped_datagrams.read());
     CHECK(counters.dropped_datagrams.read() > 0);
   }
 
-  // A process that may administer the network gets the queue it asks for; others get less.
+  // A process with CAP_NET_ADMIN gets the queue that it asks for; others get less.
   void a_large_queue_is_forced() {
     if ((own_capabilities() & kNetAdmin) == 0) BP_SKIP("this takes CAP_NET_ADMIN");
     a = std::make_unique<End>(*sockets);
@@ -291,7 +291,7 @@ class UdpSocketBodies : public UdpPair {
     DatagramOptions options = connected_one.options("127.0.0.1:0");
     options.peer = nobody;
     connected_one.open(options);
-    // Both are told; neither loses what it sends and receives meanwhile.
+    // Both ends get the errors. Neither loses another datagram meanwhile.
     for (End* end : {&connected_one, a.get()}) {
       CHECK(end->send(nobody, pattern_bytes(0, 10)).status == DatagramStatus::kDone);
       CHECK(end->send(nobody, pattern_bytes(0, 10)).status == DatagramStatus::kDone);
@@ -328,7 +328,7 @@ class UdpSocketBodies : public UdpPair {
     wait_for(*b, 2);
   }
 
-  // Then it is not the cutting that the kernel refuses: it is asked to cut the next.
+  // The kernel refuses this datagram even uncut, so it is still asked to cut the next one.
   void cannot_be_sent_uncut_either() {
     open_both();
     const auto bytes = pattern_bytes(0, 3000);
@@ -346,7 +346,7 @@ class UdpSocketBodies : public UdpPair {
     STRCMP_EQUAL("", log.finish().c_str());
   }
 
-  // Loopback is never full, a pair of Unix sockets is: one of it stands in for the kernel's UDP.
+  // Loopback is never full, but a pair of Unix sockets is. One of the pair replaces the UDP socket.
   void again_and_room() {
     a = std::make_unique<End>(*sockets);
     CHECK(a->socket.open(a->options("127.0.0.1:0")).ok());
@@ -375,7 +375,7 @@ class UdpSocketBodies : public UdpPair {
     CHECK(a->send({}, bytes).status == DatagramStatus::kDone);
     LONGS_EQUAL(1000, read_now(far.number(), buffer, sizeof buffer));
     pump_often();
-    LONGS_EQUAL(1, a->room_count);  // once
+    LONGS_EQUAL(1, a->room_count);  // once only
   }
 
   void shared_port() {
@@ -426,7 +426,7 @@ class UdpSocketBodies : public UdpPair {
     STRCMP_CONTAINS("joined already", twice.error().cure);
     CHECK(b->socket.leave(group.ip, {}, "lo").ok());
     CHECK(!arrives());
-    // Membership for one sender alone.
+    // Membership for one source only.
     CHECK(b->socket.join(group.ip, at("127.0.0.9:0").ip, "lo").ok());
     CHECK(!arrives());
     CHECK(b->socket.join(group.ip, at("127.0.0.1:0").ip, "lo").ok());
@@ -436,7 +436,7 @@ class UdpSocketBodies : public UdpPair {
     CHECK(!b->socket.join(at("10.0.0.1:0").ip, {}, "lo").ok());
     CHECK(!b->socket.join(group.ip, {}, "nosuch0").ok());
     CHECK(b->socket.leave(group.ip, at("127.0.0.9:0").ip, "lo").ok());
-    // By a number, as often as one likes: what was joined before is left.
+    // rejoin() with an interface's number, any number of times: it leaves the earlier membership.
     const uint32_t lo = if_nametoindex("lo");
     for (const IpAddress& source : {IpAddress{}, at("127.0.0.1:0").ip}) {
       LONGS_EQUAL(0, b->socket.rejoin(group.ip, source, 0, lo));
@@ -492,7 +492,7 @@ class UdpSocketBodies : public UdpPair {
     }
     CHECK(run_until([&] { return first.all.size() >= 10 && second.all.size() >= 10; }));
   }
-  // A datagram that comes behind all that came before.
+  // Sends a datagram that arrives behind all earlier ones, and waits for it.
   void sends_mark() {
     const size_t before = b->all.size();
     DatagramAddress to = b->socket.local();
@@ -509,7 +509,7 @@ class UdpSocketBodies : public UdpPair {
     pump_often();
     const size_t count = b->all.size();
     b->closes = false;
-    b->open(b->options("127.0.0.1:0"));  // and once more, with all its buffers
+    b->open(b->options("127.0.0.1:0"));  // opens again, with all its buffers
     for (uint32_t i = 0; i < 2 * b->shape.buffer_count; ++i) sends(*a, *b, pattern_bytes(0, 10));
     CHECK(run_until([&] { return b->all.size() == count + 2 * b->shape.buffer_count; }));
   }

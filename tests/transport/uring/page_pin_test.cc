@@ -1,5 +1,5 @@
-// A ring that holds pages: where none can be had, the reason. That they stay is shown by
-// tests/transport/no_way_back_test.cc.
+// A ring that holds pages: the error if there can be no ring. tests/transport/no_way_back_test.cc
+// shows that the pages stay.
 #include "transport/uring/page_pin.h"
 
 #include <cerrno>

@@ -1,6 +1,6 @@
-// Files that are polled: what goes to the polled ring and what does not, against backends that
-// answer as told; and the ring itself, against the real kernel. Drives that are polled are in
-// tests/guest/polled_test.py.
+// Polled files: the operations that go to the polled ring and those that do not, against scripted
+// backends; and the ring itself, against the real kernel. tests/guest/polled_test.py has drives
+// that are polled.
 #include "transport/uring/polled_files.h"
 
 #include <cerrno>
@@ -32,11 +32,11 @@ namespace {
 
 using test::AskedFile;
 
-// Keeps what it is given, for a test to answer.
+// A backend that holds its operations until a test answers them.
 struct KeepingBackend final : FileBackend {
   Files* files = nullptr;
   std::vector<FileOperation*> issued;
-  bool answers = false;  // wait() has something
+  bool answers = false;  // wait() has an answer
   bool is_closed = false;
   bool has_left = false;
 
@@ -74,11 +74,11 @@ TEST_GROUP(PolledFilesLogic) {
   FileCounters counters[2];
   std::optional<Files> files;
   File* file = nullptr;
-  // Not the group's own: what makes a group knows of no such alignment.
+  // Static, because CppUTest's operator new ignores this alignment.
   alignas(4096) inline static std::byte memory[4096];
 
   void setup() override { begin(); }
-  // Anew, as if nothing had been asked for.
+  // Begins again, with new files and backends.
   void begin() {
     ordinary = {};
     polled = {};
@@ -98,7 +98,7 @@ TEST_GROUP(PolledFilesLogic) {
     file = files->find("polled");
     CHECK(file->is_polled() && !files->find("other")->is_polled());
   }
-  // The backend that such an operation goes to.
+  // The backend that gets such an operation.
   KeepingBackend& way_of(FileAction action, uint64_t bytes, bool is_durable = false) {
     AskedFile outcome(action, memory, bytes, 0);
     outcome.operation.is_durable = is_durable;
@@ -115,7 +115,7 @@ TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
   POINTERS_EQUAL(&polled, &way_of(FileAction::kRead, 4096));
   POINTERS_EQUAL(&polled, &way_of(FileAction::kWrite, 64 * kKiB));
   LONGS_EQUAL(2, counters[0].polled.read());
-  POINTERS_EQUAL(&ordinary, &way_of(FileAction::kWrite, 4096, true));  // it may be a flush, too
+  POINTERS_EQUAL(&ordinary, &way_of(FileAction::kWrite, 4096, true));  // it may need a flush, too
   POINTERS_EQUAL(&ordinary, &way_of(FileAction::kRead, 64 * kKiB + 512));
   for (const FileAction each : {FileAction::kSync, FileAction::kSyncData, FileAction::kAllocate,
                                 FileAction::kWriteZeroes, FileAction::kDiscard}) {
@@ -180,7 +180,7 @@ TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerIsLeft) {
   LONGS_EQUAL(0, small.count);
 }
 
-// The end gives up after a time, in which this process may have no core: it gets more then.
+// close() gives up after a time, in which this process may get no core. The test then allows more.
 TEST(PolledFilesLogic, WhatTheDriveDoesNotAnswerHidesNothing) {
   for (uint64_t patience_ns = 20 * kNsPerMs;; patience_ns *= 2) {
     begin();
@@ -235,8 +235,8 @@ TEST_GROUP(PolledFiles) {
   }
 };
 
-// Operations are done, on a polled drive or not, and the ring is not asked while nothing is under
-// way.
+// Operations complete, on a polled drive or not. While none is under way, a poll makes no system
+// call.
 TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   std::byte* const memory = pool->memory(64 * kKiB).data();
   if (!make_direct_file()) BP_SKIP("the file system of /tmp has no direct access");
@@ -255,7 +255,7 @@ TEST(PolledFiles, WhatIsNotPolledAfterAllIsDoneAllTheSame) {
   std::memset(memory, 'x', 4096);
   AskedFile write(FileAction::kWrite, memory, 4096, 0);
   files->find("log")->begin(write.operation);
-  LONGS_EQUAL(1, polled->poll(64));  // work, until its outcome is there
+  LONGS_EQUAL(1, polled->poll(64));  // counts as work until its result has come
   const auto ends = [&](const AskedFile& each) {
     return test::eventually([&] {
       polled->poll(64);

@@ -1,5 +1,5 @@
-// io_uring as the device of the pool: its keys really work, its limits are what we say they are,
-// and its registration ends before its ring.
+// io_uring as the device of the pool: its keys really work, its limits are as kUringKind says, and
+// its registration ends before its ring.
 #include "transport/uring/uring_device.h"
 
 #include <cerrno>
@@ -25,7 +25,7 @@ namespace {
 
 constexpr uint64_t kPage = 4 * kKiB;
 
-// Others than root may only pin so much.
+// Only root may pin any amount of memory.
 constexpr const char* kTooMuch = "so much memory cannot be locked here (ulimit -l)";
 bool is_too_much(const Result<void>& outcome) {
   return !outcome.ok() && geteuid() != 0 &&
@@ -108,7 +108,7 @@ TEST(UringDevice, SaysWhyItCouldNotRegisterAndHowToGoOn) {
 
 TEST(UringDevice, TakesABufferOfItsLimitAndNoPageMore) {
   if (!has_ring) BP_SKIP("io_uring is not available here");
-  // The same 2 MiB again and again: addresses enough for little memory.
+  // Maps the same 2 MiB repeatedly: a large range with little memory.
   constexpr uint64_t kPieceBytes = 2 * kMiB;
   const uint64_t limit_bytes = kUringKind.region_bytes_max;
   CHECK(ftruncate(file.number(), kPieceBytes) == 0);

@@ -31,7 +31,7 @@ struct ReceivedTexts {
 
   ReceivedTexts() = default;
   explicit ReceivedTexts(Messenger& messenger) { listen(messenger); }
-  // Also anew, where the side was started again.
+  // Called again when the side was restarted.
   void listen(Messenger& messenger) {
     const AmHandler handler = {[](void* self, const Message& message) noexcept {
                                  auto& inbox = *static_cast<ReceivedTexts*>(self);
@@ -68,7 +68,7 @@ class ForgedEvents {
     read_ = Fd(ends[0]);
     write_ = Fd(ends[1]);
   }
-  // One that only its owner knows of. It lives as long as this.
+  // A queue pair that only its owner knows. It lives as long as this object.
   ibv_qp* queue_pair(QueuePairOwner* owner) {
     auto& made = queue_pairs_.emplace_back(std::make_unique<ibv_qp>());
     made->qp_context = owner;
@@ -81,7 +81,7 @@ class ForgedEvents {
                                               static_cast<uint32_t>(type), 0};
     BP_ASSERT(write(write_.number(), &event, sizeof event) == sizeof event);
   }
-  // The device takes these, and not its own. Returns how many.
+  // Lets the device take these events instead of its own. Returns their number.
   uint32_t take() {
     const int own = std::exchange(device_.context()->async_fd, read_.number());
     const uint32_t count = device_.take_events();
@@ -114,7 +114,8 @@ struct VerbsFixture : Utest {
     });
     return status;
   }
-  // Refused by b's device, as what an attacker would do: both queue pairs are broken afterwards.
+  // Puts with a forged key, as an attacker would. b's device refuses it, and both queue pairs are
+  // broken afterwards.
   void break_connection(const RemoteMemory& exposed, Outcome expected = Outcome::kNotDone) {
     RemoteMemory forged = exposed;
     forged.key += 0x1000;

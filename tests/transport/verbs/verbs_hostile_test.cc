@@ -1,5 +1,5 @@
-// Peers that do not keep to docs/verbs.md: garbage where a record is expected, and messages of a
-// peer that was let in. Each is refused or cut off, told once, and the others do not notice.
+// Peers that violate docs/verbs.md: garbage instead of a record, and bad messages of a connected
+// peer. Each peer is refused or cut off and logged once, and the others do not notice.
 #include <cstring>
 #include <random>
 
@@ -37,7 +37,7 @@ TEST_GROUP(VerbsHostile) {
             .address = parse_socket_address(rig->address()).take(),
             .meanwhile = [this] { rig->poll(); }};
   }
-  // a and b go on as if nothing were.
+  // Checks that a and b go on as if nothing had happened.
   void check_that_a_is_unaffected() {
     const uint32_t before = delivered;
     for (int i = 0; i < 200; ++i) {
@@ -59,7 +59,7 @@ TEST(VerbsHostile, WhatIsNoRecordIsHungUpOnAndToldOnce) {
     CHECK_FALSE(stranger.answer().has_value());
   }
   LONGS_EQUAL(5, rig->b.verbs->refused_count());
-  // The honest connection may still be told of in between.
+  // Lines about the honest connection may come in between.
   const std::string text = log.finish();
   const std::string told = "bedplate: warning: verbs: refusing a connection from a local socket: a "
                            "malformed record; further ones are counted only\n";
@@ -98,7 +98,7 @@ TEST(VerbsHostile, RecordsOfChanceHarmNobody) {
     for (uint64_t left = 1 + random() % 8; left > 0; --left) {
       bytes[8 + random() % (sizeof record - 8)] = static_cast<unsigned char>(random());
     }
-    // With a's name, or b's, it would be that peer, which begins anew.
+    // A record with a's name, or b's, would count as a restart of that peer.
     if (std::strncmp(record.name, "a", 2) == 0 || std::strncmp(record.name, "b", 2) == 0) continue;
     if (random() % 4 != 0) finish_record(record);
     stranger.dial();
@@ -120,7 +120,7 @@ TEST(VerbsHostile, WhoSaysHalfAndWaitsHoldsNothingUp) {
     strangers.back()->dial();
     strangers.back()->say(kHandshakeMagic, sizeof kHandshakeMagic);
   }
-  rig->restart_b();  // a has to come through once more
+  rig->restart_b();  // a must connect once more
   count_what_b_gets();
   for (auto& stranger : strangers) {
     stranger->dial();
@@ -144,7 +144,7 @@ TEST(VerbsHostile, NonsenseInMessagesIsCutOffForGood) {
     CHECK(rig->poll_until([&] { return rig->b.counters.cut_off.read() == before + 1; }));
     STRCMP_CONTAINS("verbs: cutting off c at a local socket: ", log.text().c_str());
     LONGS_EQUAL(0, delivered);
-    // It may not come back as it is, only as another.
+    // The same instance may not come back.
     stranger.hang_up();
     CHECK_FALSE(stranger.connect());
   }

@@ -1,7 +1,7 @@
 // Two appliances in one process: two providers of one device, a and b, that a test polls by hand.
 //
-// a dials b, over a Unix socket or by rdma_cm (is_by_manager()). Their keys cover the process's
-// pool: any memory that the test allocates can be sent.
+// a dials b, over a Unix socket, over TCP, or by rdma_cm (is_by_manager()). Their keys cover the
+// process's pool: any memory that the test allocates can be sent.
 #pragma once
 
 #include <cstdlib>
@@ -44,7 +44,7 @@ struct VerbsRigOptions {
   std::span<std::byte> exported = {};  // with all rights
   std::span<std::byte> readable = {};
   bool listens_by_tcp = false;
-  bool has_a = true;  // one may be in another process, at the same address
+  bool has_a = true;  // a or b may be in another process, at the same address
   bool has_b = true;
   std::string address = {};
   const char* name_of_a = "a";
@@ -53,7 +53,7 @@ struct VerbsRigOptions {
   bool both_dial = false;
   bool by_manager = is_by_manager();  // connects by rdma_cm; requires has_managed_device()
   bool has_c = false;                 // b knows a third peer, which the test plays
-  DeviceQuirks denied = {};           // that are not got around
+  DeviceQuirks denied = {};           // quirks that are not worked around
 };
 
 class VerbsRig {
@@ -77,7 +77,7 @@ class VerbsRig {
     address_ = "unix:/tmp/bedplate-verbs-" + std::to_string(getpid()) + "-" + number;
     address_of_a_ = address_ + "-a";
     if (options.by_manager || options.listens_by_tcp) {
-      // Below those that the kernel gives to connections that are dialed.
+      // Below the ports that the kernel gives to outgoing connections.
       const int port = 20000 + getpid() % 5000 + count;
       const std::string host = options.by_manager ? kManagedAddress : "127.0.0.1";
       address_ = "tcp:" + host + ":" + std::to_string(port);
@@ -98,7 +98,7 @@ class VerbsRig {
     if (options_.both_dial) unlink(address_of_a_.c_str() + 5);
   }
 
-  // Makes `side` anew, as after a restart: another instance.
+  // Makes b again, as after a restart: another instance.
   void restart_b() {
     b.verbs.reset();
     std::free(b.memory);
@@ -120,7 +120,7 @@ class VerbsRig {
     }
     return true;
   }
-  // Both ways.
+  // Waits until both directions are connected.
   bool connect() {
     Endpoint& there = a.to("b");
     Endpoint& back = b.to("a");
@@ -131,7 +131,7 @@ class VerbsRig {
   VerbsDevice& device() { return *device_; }
   const KeyTable& keys() { return keys_; }
   const std::string& address() const { return address_; }
-  // The address of a, for when both dial.
+  // The address of a, if both dial.
   const std::string& address_of_a() const { return address_of_a_; }
 
  private:

@@ -1,8 +1,7 @@
-// A foreign program that an appliance knows as a peer: it may send the appliance anything. It has
-// records and messages with every kind of fault.
+// A foreign program that an appliance knows as a peer, and that may send the appliance anything. It
+// has records and messages with every kind of fault.
 //
-// The tests within one process share it with the guest that is hostile to another guest
-// (tests/guest).
+// The tests within one process share it with the hostile guest of tests/guest.
 #pragma once
 
 #include <cerrno>
@@ -35,7 +34,7 @@ struct StrangerOptions {
   const VerbsDevice* device = nullptr;      // it and the keys outlive the stranger
   const KeyTable* keys = nullptr;           // of the process's pool
   SocketAddress address = {};               // where the appliance listens
-  const char* name = "c";                   // the name that it says
+  const char* name = "c";                   // the name that the stranger claims
   std::function<void()> meanwhile = [] {};  // called while it waits
 };
 
@@ -55,9 +54,9 @@ class Stranger {
   Stranger& operator=(const Stranger&) = delete;
   ~Stranger() { all_ends().erase(end_); }
 
-  // Takes their queue pairs from all that are there: a test that fails leaves those on its stack,
-  // and a device that still has one would end the program before the failure is told. They are not
-  // to be used any more.
+  // Destroys the queue pairs of all strangers, which must not be used any more. A test that fails
+  // leaves its strangers on the stack, and a device with a queue pair left would end the program
+  // before the failure is reported.
   static void release_all() { all_ends().clear(); }
 
   void dial() {
@@ -66,14 +65,15 @@ class Stranger {
     fd_ = connecting.take();
     set_blocking(fd_.number(), true);
   }
-  // It may have been hung up on.
+  // Ignores errors, because the appliance may have hung up.
   void say(const void* data, size_t bytes) {
     [[maybe_unused]] const ssize_t sent = send(fd_.number(), data, bytes, MSG_NOSIGNAL);
   }
   void hang_up() { fd_.close(); }
-  // Its device answers nothing any more, but it does not hang up.
+  // Its device no longer answers, but it does not hang up.
   void fall_silent() { BP_ASSERT(queue_pair_.reset().ok()); }
-  // The answer that it gets; nothing if it is left alone, or hung up on (is_hung_up_on says so).
+  // Returns the appliance's answer. Returns nothing if none comes, or if the appliance hangs up
+  // (is_hung_up_on).
   std::optional<HandshakeRecord> answer() {
     HandshakeRecord record = {};
     size_t got = 0;
@@ -91,7 +91,7 @@ class Stranger {
     }
     return record;
   }
-  // A hello as it should be.
+  // A valid hello.
   HandshakeRecord hello() const {
     const QueuePairAddress address = queue_pair_.address(kMark, mtu);
     HandshakeRecord record = {};
@@ -108,14 +108,14 @@ class Stranger {
     finish_record(record);
     return record;
   }
-  // Is let in. Returns whether it was.
+  // Dials, and makes the handshake. Returns whether the appliance has let it in.
   bool connect() {
     dial();
     HandshakeRecord record = hello();
     say(&record, sizeof record);
     return go_on(record);
   }
-  // The same, once the hello has been said.
+  // Continues the handshake, once the hello has been said.
   bool go_on(HandshakeRecord record) {
     if (!be_welcomed()) return false;
     record.kind = static_cast<uint16_t>(HandshakeKind::kReady);
@@ -123,7 +123,7 @@ class Stranger {
     say(&record, sizeof record);
     return true;
   }
-  // As far as the welcome: its queue pair reaches the appliance, which waits for it to be ready.
+  // Takes the welcome and connects its queue pair to the appliance, which then waits for kReady.
   bool be_welcomed() {
     const auto welcome = answer();
     if (!welcome.has_value() || check_record(*welcome, HandshakeKind::kWelcome) != Refusal::kNone) {
@@ -133,8 +133,8 @@ class Stranger {
     reach(*welcome);
     return true;
   }
-  // The other way round: the appliance dials it at `listener`, which does not block. Returns its
-  // hello; nothing if it does not call for ten seconds.
+  // The reverse: the appliance dials it at `listener`, which does not block. Returns the
+  // appliance's hello; nothing if that does not come in time.
   std::optional<HandshakeRecord> pick_up(const Fd& listener) {
     const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
     for (fd_.close(); !fd_.is_open(); usleep(100)) {
@@ -144,7 +144,7 @@ class Stranger {
     }
     return answer();
   }
-  // Answers that. Returns whether the appliance said that it is ready.
+  // Picks up, and sends a welcome. Returns whether the appliance has answered.
   bool be_called(const Fd& listener) {
     const auto called = pick_up(listener);
     if (!called.has_value()) return false;
@@ -169,14 +169,14 @@ class Stranger {
     std::memcpy(buffer + sizeof message, body, bytes);
     post_raw(buffer, static_cast<uint32_t>(sizeof message) + bytes);
   }
-  // Ownership: of `buffer`, too, which came from malloc.
+  // Ownership: takes `buffer`, which came from malloc.
   void post_raw(std::byte* buffer, uint32_t bytes) {
     ibv_send_wr request = {};
     request.opcode = IBV_WR_SEND;
     submit(request, buffer, bytes);
   }
-  // Reads or writes memory of the appliance. Returns how it ended, once it has; that it was not
-  // answered, if its device does not even say so.
+  // Reads or writes memory of the appliance. Returns the status of the completion;
+  // IBV_WC_RESP_TIMEOUT_ERR if there is none in time.
   ibv_wc_status access(ibv_wr_opcode operation, uint64_t address, uint32_t key, uint32_t bytes) {
     ibv_send_wr request = {};
     request.opcode = operation;
@@ -191,12 +191,13 @@ class Stranger {
     }
     return completion.status;
   }
-  // Writes a byte where it may not. Returns what became of it.
+  // Writes one byte, where it has no right to. Returns the status of the completion.
   ibv_wc_status write(uint64_t address, uint32_t key) {
     return access(IBV_WR_RDMA_WRITE, address, key, 1);
   }
 
-  // Lends 100 bytes of its own as `loan`; nobody hears it, so it is released at once.
+  // Lends 100 bytes at `address` as `loan`. No handler takes the message, so it is released at
+  // once.
   void post_loan(uint64_t address, uint32_t loan, uint32_t number) {
     VerbsMessageHeader message = header(VerbsMessageKind::kLoan);
     const auto kind = pack_reach(Reach::kExport, kRead, static_cast<uint32_t>(instance));
@@ -207,7 +208,7 @@ class Stranger {
     post(message, &body, sizeof body);
   }
 
-  // Until as many that were posted have arrived, whether they were looked at or not.
+  // Waits until `count` of the posted messages have arrived, whether they were handled or not.
   void await_arrival(int count) {
     ibv_wc completion;
     while (count > 0) count -= ibv_poll_cq(completions_, 1, &completion);
@@ -215,12 +216,12 @@ class Stranger {
 
   static constexpr uint32_t kMark = 0x1234;
   uint64_t instance = 4711;
-  ibv_mtu mtu;                 // that it says it has
-  uint64_t peer_instance = 0;  // of the appliance, once it was let in
+  ibv_mtu mtu;                 // the MTU that the stranger claims
+  uint64_t peer_instance = 0;  // the appliance's, once it has let the stranger in
   bool is_hung_up_on = false;
 
  private:
-  // Its objects of the device.
+  // The stranger's objects of the device.
   struct End {
     QueuePair queue_pair;
     ibv_cq* completions = nullptr;
@@ -235,7 +236,7 @@ class Stranger {
     return ends;
   }
 
-  // Brings its queue pair up towards the one that said `record`.
+  // Connects its queue pair to the sender of `record`.
   void reach(const HandshakeRecord& record) {
     place_ = record.place;
     peer_ = {record.queue_pair,
@@ -273,7 +274,7 @@ class Stranger {
 struct RecordFault {
   Refusal refusal;
   void (*spoil)(HandshakeRecord& record);
-  bool is_summed;  // its sum is right all the same
+  bool is_summed;  // the record has a valid checksum all the same
 };
 
 inline const RecordFault kRecordFaults[] = {
@@ -354,7 +355,7 @@ inline const MessageAttack kMessageAttacks[] = {
     {"lends again what it cannot have got back",
      [](Stranger& stranger) {
        for (uint32_t number = 0; number < 2; ++number) stranger.post_loan(4096, 7, number);
-       stranger.await_arrival(2);  // both are taken in one poll
+       stranger.await_arrival(2);  // one poll takes both
      }},
     {"a loan that runs over the end of all addresses",
      [](Stranger& stranger) { stranger.post_loan(UINT64_MAX - 10, 0, 0); }},

@@ -1,4 +1,4 @@
-// PCI devices, in a machine that is a directory.
+// PCI devices, in a folder that stands for a machine.
 #include "transport/vfio/pci_device.h"
 
 #include <filesystem>
@@ -19,7 +19,7 @@ constexpr char kDisk[] = "0000:00:1f.2";
 constexpr char kBus[] = "0000:00:1f.3";
 constexpr char kBridge[] = "0000:00:1f.0";
 
-// A NIC with a group of its own, a disk that shares one with a bus and a bridge, and drivers.
+// A NIC with a group of its own, a disk that shares a group with a bus and a bridge, and drivers.
 class Machine : public FakeRoot {
  public:
   Machine() {
@@ -110,7 +110,7 @@ TEST(PciDevice, NoIommuModeIsSeen) {
 TEST(PciDevice, IsReservedAndTakenFromItsDriver) {
   CHECK(reserve_for_vfio(kDisk, machine.path()).ok());
   STRCMP_EQUAL("vfio-pci", machine.text("/sys/devices/0000:00:1f.2/driver_override").c_str());
-  // Nothing binds drivers in this machine.
+  // No kernel binds drivers in this machine.
   auto given = give_to_vfio(kDisk, machine.path());
   STRCMP_EQUAL(kDisk, machine.text("/sys/bus/pci/drivers/ahci/unbind").c_str());
   STRCMP_EQUAL(kDisk, machine.text("/sys/bus/pci/drivers_probe").c_str());

@@ -1,5 +1,5 @@
-// A VFIO container: what the kernel's answer is read as, and, where a device is bound to vfio-pci
-// behind an IOMMU (tests/guest/vfio_test.py), the pool in it.
+// A VFIO container: the reading of the kernel's answer, and the pool in a container, if a device is
+// bound to vfio-pci behind an IOMMU (tests/guest/vfio_test.py).
 #include "transport/vfio/vfio_container.h"
 
 #include <cstring>
@@ -30,7 +30,7 @@ std::string text_of(const Error& error) {
   return format_error(error, text, sizeof text);
 }
 
-// The kernel's answer, as one puts it together by hand.
+// An answer of the kernel, made by the test.
 class Answer {
  public:
   Answer() { append(vfio_iommu_type1_info{}); }
@@ -180,7 +180,7 @@ TEST(VfioPool, IsMappedByRegionsAndGivenBack) {
   LONGS_EQUAL(0, vfio.keys().key(first + kGiB, 1).key);
   LONGS_EQUAL(0, vfio.keys().key(second, 4 * kMiB).key);
   LONGS_EQUAL(4 * kMiB, vfio.keys().key(second, kGiB).bytes);
-  CHECK(vfio.open_group(group).ok());  // it is there
+  CHECK(vfio.open_group(group).ok());  // the group is there already
   LONGS_EQUAL(1, vfio.group_count());
   LONGS_EQUAL(before - 3, vfio.mappings_left());
   vfio.close();
@@ -189,7 +189,7 @@ TEST(VfioPool, IsMappedByRegionsAndGivenBack) {
   LONGS_EQUAL(before, other.mappings_left());
 }
 
-// As DPDK does, which opens the group itself and may close it with its port.
+// DPDK does the same: it opens the group itself, and may close it with its port.
 TEST(VfioPool, HoldsAGroupThatSomebodyElseOpened) {
   BP_SKIP_WITHOUT_VFIO();
   test::TestPool pool(test::kTestPoolBaseInRange);
@@ -218,7 +218,7 @@ TEST(VfioPool, AGroupThatIsTakenIsRefusedWithTheCure) {
                text_of(vfio.open_group(group).error()).c_str());
 }
 
-// A container knows what it has: a second mapping of the same is refused, not forgotten.
+// A container knows its mappings: a second mapping of the same memory is refused.
 TEST(VfioPool, WhatIsMappedTwiceIsRefused) {
   BP_SKIP_WITHOUT_VFIO();
   test::TestPool pool(test::kTestPoolBaseInRange);
@@ -236,11 +236,11 @@ TEST(VfioPool, TheLimitOfLockedMemoryIsNamedAndNothingStaysMapped) {
     test::TestPool pool(test::kTestPoolBaseInRange);
     pool.memory(1 * kMiB);
     pool->create_segment("second", 4 * kMiB, PageSize::k4KiB, 1).take();
-    // The kernel counts what is locked and what is mapped as one, page by page.
+    // The kernel counts locked memory and mapped memory together, page by page.
     const uint64_t bytes = locked_bytes() + 2 * kMiB;
     const rlimit limit = {bytes, bytes};
     VfioPool vfio(*pool);
-    // Root may lock as much as it likes.
+    // Root may lock any amount, so the test becomes another user.
     if (chmod(("/dev/vfio/" + group).c_str(), 0666) != 0 ||
         setrlimit(RLIMIT_MEMLOCK, &limit) != 0 || setresuid(65534, 65534, 65534) != 0) {
       return 99;

@@ -1,6 +1,6 @@
-// DMA by a real device, and its reach: QEMU's `edu`, which copies between memory and a buffer of
-// its own (its registers are in QEMU's documents, specs/edu). It is in the machine of
-// tests/guest/vfio_test.py.
+// DMA by a real device, and its reach. The device is QEMU's `edu`, which copies between memory and
+// a buffer of its own (QEMU's document specs/edu describes its registers). The machine of
+// tests/guest/vfio_test.py has one.
 #include <algorithm>
 #include <cstring>
 
@@ -27,9 +27,9 @@ constexpr size_t kRegistersBytes = kMiB;
 constexpr size_t kSource = 0x80, kTarget = 0x88, kCount = 0x90, kCommand = 0x98;
 constexpr uint64_t kStart = 1, kToMemory = 2;
 constexpr uint64_t kOwnBuffer = 0x40000;
-constexpr size_t kBytes = 2048;  // of the buffer, which it may not copy to its last byte
+constexpr size_t kBytes = 2048;  // of the device's buffer, whose last byte it cannot copy
 
-// The address of one that vfio-pci has; empty: there is none.
+// The address of an edu device that vfio-pci has; empty: there is none.
 std::string find_edu() {
   for (const std::string& address : list_pci_devices()) {
     char text[32] = "";
@@ -92,8 +92,8 @@ class Edu {
 
 TEST_GROUP(VfioDma) { std::string address = find_edu(); };
 
-// From the second region of one segment to another, each at its own address; memory that is not the
-// pool's stays as it is.
+// Copies from the second region of one segment to another segment, each at its own address. Memory
+// outside the pool does not change.
 TEST(VfioDma, ADeviceReachesThePoolAndNothingElse) {
   if (address.empty()) BP_SKIP("vfio-pci has no edu device");
   test::TestPool pool(test::kTestPoolBaseInRange);

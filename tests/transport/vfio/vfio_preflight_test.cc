@@ -1,4 +1,4 @@
-// The obstacles between a PCI device and a driver of ours, each said in one line.
+// The obstacles between a PCI device and a driver of Bedplate. Each is reported in one line.
 // tests/guest/vfio_test.py tests the answers of a machine with an IOMMU.
 #include "transport/vfio/vfio_preflight.h"
 
@@ -120,7 +120,8 @@ TEST(VfioPreflight, WhatSeveralDevicesLackIsSaidOnce) {
 
 // ---- Answers of a real IOMMU ----
 
-// The preflight's answer for the first device that vfio-pci has, with `bytes` at the pool's place.
+// The preflight's answer for the first device that vfio-pci has, with `bytes` at the pool's
+// address.
 static std::string look(uint64_t bytes) {
   std::vector<std::string> devices;
   for (const std::string& address : list_pci_devices()) {
@@ -141,7 +142,7 @@ static std::string look(uint64_t bytes) {
 TEST(VfioPreflight, ARealIommuTakesThePoolOrSaysWhyNot) {
   const std::string said = look(4 * kGiB);
   if (said == "no device") BP_SKIP("vfio-pci has no device behind an IOMMU");
-  STRCMP_EQUAL("good", look(4 * kGiB).c_str());  // and nothing is left of the first look
+  STRCMP_EQUAL("good", look(4 * kGiB).c_str());  // the first look left nothing behind
 }
 
 // vfio_iommu_type1.dma_entry_limit is no more than 65535 in Linux.

@@ -1,5 +1,5 @@
-// EAL in the pool: what it takes lies in its carve and nowhere else, it knows all memory of the
-// pool, it leaves no files, and its threads keep off the shards' cores.
+// EAL in the pool: its memory lies in its carve and nowhere else, it knows all memory of the pool,
+// it leaves no files, and its threads stay off the shards' cores.
 #include "transport/dpdk/eal/eal.h"
 
 #include <cstdio>
@@ -30,8 +30,8 @@ using test::started_eal;
 
 namespace {
 
-// Bytes that are mapped without a file and may be written, as the kernel says; not those of the
-// pool.
+// Bytes that are mapped without a file outside the pool. Named mappings, such as the heap and the
+// stack, are not counted.
 uint64_t anonymous_bytes() {
   uint64_t sum = 0;
   const auto add = [](const char* line, void* context) {
@@ -59,7 +59,7 @@ bool lies_in(const void* pointer, std::span<std::byte> memory) {
 
 TEST_GROUP(Eal){};
 
-// The stack of its thread with the page that guards it, and what libc's malloc may take.
+// Outside its carve, EAL takes its thread's stack and guard page, and memory of libc's malloc.
 BP_PROBE(eal_takes_no_memory_beside_its_carve) {
   const uint64_t before = anonymous_bytes();
   started_eal();

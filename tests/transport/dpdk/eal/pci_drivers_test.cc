@@ -1,4 +1,4 @@
-// Which devices the drivers of DPDK in this program are for: by the texts that DPDK leaves there.
+// The devices that this program's DPDK drivers support, according to their PMD_INFO_STRING.
 #include "transport/dpdk/eal/pci_drivers.h"
 
 #include "transport/dpdk/eal/drivers.h"
@@ -27,7 +27,7 @@ TEST(PciDrivers, AndForNothingElse) {
   CHECK_FALSE(is_driver_for(kText, {0x8086, 4299, 1, 2}));
   CHECK_FALSE(is_driver_for(kText, {0x8087, 4298, 1, 2}));
   CHECK_FALSE(is_driver_for(kText, {5555, 1, 7, 9}));
-  CHECK_FALSE(is_driver_for(kText, {1, 2, 3, 4}));  // what stands in front of the list
+  CHECK_FALSE(is_driver_for(kText, {1, 2, 3, 4}));  // numbers in front of the list
 }
 
 TEST(PciDrivers, AnotherTextIsNoDrivers) {

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Writes a capture of broken packets (libpcap's format), and how many are to be dropped for which
-cause: `broken_packets.py CAPTURE CAUSES`. Each line of CAUSES is "NAME COUNT", with the names that
-`bedplate stats` has; "none" are those that are whole. tests/transport/dpdk/net/broken_packets_test.cc
-has the same made, and replays it.
+"""Writes a capture of broken packets in libpcap's format, and the number of packets to be dropped
+for each cause: `broken_packets.py CAPTURE CAUSES`. Each line of CAUSES is "NAME COUNT", with the
+names that `bedplate stats` has; "none" counts the valid packets.
+tests/transport/dpdk/net/broken_packets_test.cc runs this script and replays the capture.
 
 The frames go to 02:00:00:00:00:01, 192.0.2.1 and 2001:db8::1, UDP port 5004.
 """
@@ -81,7 +81,7 @@ def extension(following, units=0, option=b"\1\4\0\0\0\0"):
 
 
 def frames():
-    """Each with the cause that it is dropped for."""
+    """Yields each frame with the cause for which it is dropped."""
     good, good6 = ipv4(udp()), ipv6(udp(source=THEM6, to=US6))
     yield "none", good
     yield "none", good6
@@ -152,7 +152,7 @@ def frames():
     yield "icmp", ipv4(with_sum(b"\x08\0\0\0\0\1\0\1")[:-1] + b"\2", protocol=1)
     yield "icmp", ipv4(b"\x08\0\0", protocol=1)
     yield "icmp", ipv4(with_sum(b"\3\3" + bytes(6) + good[14:30]), protocol=1)
-    yield "icmp", ipv4(with_sum(b"\3\3" + bytes(6) + good[14:]), protocol=1)  # nobody sent it
+    yield "icmp", ipv4(with_sum(b"\3\3" + bytes(6) + good[14:]), protocol=1)  # never sent
     yield "icmp", ipv6(b"\x80\0\1\2\0\1\0\1", following=58)
     yield "icmp", icmp6(b"\2\0" + bytes(6) + good6[14:], hops=64)
     solicitation = b"\x87\0\0\0" + bytes(4) + packed(US6)

@@ -1,5 +1,5 @@
-// Replays a capture of broken packets: each is dropped, and for the cause that the script which
-// made it says (broken_packets.py).
+// Replays a capture of broken packets, which broken_packets.py writes. The stack drops each packet
+// for the cause that the script gives.
 #include <cstdio>
 #include <cstdlib>
 #include <map>

@@ -89,7 +89,7 @@ TEST(Discovery, DefendsItsAddressesNotTooOften) {
   LONGS_EQUAL(1, rig.port.sent.size());
   LONGS_EQUAL(3, rig.counters.address_conflicts.read());
   rig.port.sent.clear();
-  // One that is about to take an address asks for it with :: (RFC 4862).
+  // A station that is about to take an address solicits it with the source :: (RFC 4862).
   Bytes probe = part(solicitation("2001:db8::1", mac(kPeer)), 0, 24);
   rig.receive(icmp6_frame("::", "ff02::1:ff00:1", probe));
   CHECK(rig.port.take_sent() == from_us("2001:db8::1", "ff02::1",
@@ -168,7 +168,7 @@ TEST(Discovery, FollowsARouterForAsLongAsItSays) {
   LONGS_EQUAL(1, rig.dropped(Drop::kNeighbour));
   announce("fe80::9", 1800);
   STRCMP_EQUAL("[fe80::9]:0", gateway().c_str());
-  announce("fe80::8", 1800);  // the first one stays
+  announce("fe80::8", 1800);  // the first router stays
   STRCMP_EQUAL("[fe80::9]:0", gateway().c_str());
   announce("fe80::9", 0);
   rig.advance();
@@ -180,8 +180,8 @@ TEST(Discovery, FollowsARouterForAsLongAsItSays) {
   STRCMP_EQUAL("none:0", gateway().c_str());
 }
 
-// Others hold the gateway by reference and could spoil it: frames would go to nobody, and nobody
-// would be asked.
+// Other code holds the routes by reference and could clear the gateway. Frames would then go
+// nowhere, and no router would be solicited.
 TEST(Discovery, IsNotValidWithARouterThatIsNoGateway) {
   rig.options.gateway6 = {};
   rig.options.takes_routers = true;

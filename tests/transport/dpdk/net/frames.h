@@ -47,7 +47,7 @@ inline Bytes ip_bytes(const std::string& words) {
 }
 inline bool is_ipv6(const std::string& words) { return words.find(':') != std::string::npos; }
 
-// RFC 1071, as it is written there.
+// The checksum of RFC 1071, in its plain form.
 inline uint16_t sum(const Bytes& bytes) {
   uint32_t total = 0;
   for (size_t i = 0; i < bytes.size(); i += 2) {
@@ -81,7 +81,7 @@ struct Ip {
   uint8_t traffic_class = 0;
   uint8_t hops = 64;
   uint16_t fragment = 0x4000;
-  Bytes options = {};  // of IPv4; or the extension headers, of which the last must say `protocol`
+  Bytes options = {};  // of IPv4; or IPv6's extension headers, the last of which names `protocol`
   uint8_t first_extension = 0;
 };
 inline Bytes ipv4(const std::string& from, const std::string& to, const Bytes& rest,
@@ -133,7 +133,7 @@ inline Bytes icmp4_frame(const std::string& from, const std::string& to, const B
   return to_us(0x0800, ipv4(from, to, with_sum(message, 2), {.protocol = 1}));
 }
 
-// Neighbour discovery, with the option that tells a MAC address.
+// Neighbour discovery, with the option that carries a MAC address.
 inline Bytes solicitation(const std::string& target, const Bytes& station) {
   return Bytes{135, 0, 0, 0} + be(0, 4) + ip_bytes(target) + Bytes{1, 1} + station;
 }

@@ -17,7 +17,7 @@ TEST_GROUP(GroupReports) {
 
   void setup() override {
     rig.start();
-    pass(3);  // what the solicited-node groups are reported for again
+    pass(3);  // the reports of the solicited-node groups are repeated
     rig.port.sent.clear();
     end = std::make_unique<End>(*rig.stack);
     six = std::make_unique<End>(*rig.stack);
@@ -157,7 +157,7 @@ TEST(GroupReports, TheSolicitedNodeGroupsAreReported) {
   query6(Bytes{130, 0, 0, 0} + be(1000, 2) + be(0, 2) + Bytes(16, 0) + Bytes{2, 125, 0, 0});
   pass(1);
   const Bytes report = rig.port.take_sent();
-  // One group for both addresses, which end alike.
+  // One group for both addresses, which have the same last 24 bits.
   CHECK(part(report, 62) != Bytes{});
   LONGS_EQUAL(1, number(report, 62 + 6, 2));
   CHECK(part(report, 62 + 12, 16) == ip_bytes("ff02::1:ff00:1"));

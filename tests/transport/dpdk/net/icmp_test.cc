@@ -1,4 +1,4 @@
-// Echo, refusals, and errors that come back for what was sent.
+// ICMP: echo replies, refusals, and errors for sent datagrams.
 #include "transport/dpdk/net/icmp_datapath.h"
 
 #include <cerrno>
@@ -25,7 +25,7 @@ TEST_GROUP(Icmp) {
     rig.stack.reset();
     CHECK(rig.port.pool.is_whole());
   }
-  // An error of a router for what port 5004 sent to 203.0.113.5:9, or [2001:db8:1::5]:9.
+  // A router's error for a datagram from port 5004 to 203.0.113.5:9, or to [2001:db8:1::5]:9.
   Bytes error4(uint8_t type, uint8_t code, uint16_t mtu, uint16_t port = 5004) {
     return icmp4_frame(
         "192.0.2.254", "192.0.2.1",
@@ -63,7 +63,7 @@ TEST(Icmp, EchoIsAnswered) {
   LONGS_EQUAL(2, rig.counters.echo_replies.read());
 }
 
-// A port may take frames that are longer than it sends: the answer would be one.
+// A port may receive frames that are longer than its MTU. Their replies would not fit the link.
 TEST(Icmp, AnEchoThatIsLongerThanTheLinkIsNotAnswered) {
   const auto ask = [this](uint32_t ip_bytes) {
     rig.receive(icmp4_frame("192.0.2.9", "192.0.2.1", Bytes{8} + Bytes(ip_bytes - 20 - 1, 0)));
@@ -144,13 +144,13 @@ TEST(Icmp, OfIpv6AsWell) {
   const Bytes bytes(1300);
   LONGS_EQUAL(EMSGSIZE, end->send("[2001:db8:1::5]:9", bytes.data(), 1253).error_number);
   CHECK(end->send("[2001:db8:1::5]:9", bytes.data(), 1252).sent_count == 1);
-  rig.receive(error6(2, 0, 1279));  // less than IPv6 has
+  rig.receive(error6(2, 0, 1279));  // less than IPv6's minimum of 1280
   LONGS_EQUAL(1, rig.dropped(Drop::kIcmp));
 }
 
 TEST(Icmp, WhatIsMadeUpIsNotBelieved) {
   CHECK(end->open("0.0.0.0:5004").ok());
-  rig.receive(error4(3, 3, 0, 5005));  // no socket has it
+  rig.receive(error4(3, 3, 0, 5005));  // no socket has this port
   rig.receive(error4(3, 4, 500));
   rig.receive(error4(3, 4, 1500));
   Bytes shorter = error4(3, 3, 0);
@@ -163,7 +163,7 @@ TEST(Icmp, WhatIsMadeUpIsNotBelieved) {
   with_quote(8 + 9, 6);    // TCP
   with_quote(8, 0x46);     // with options
   with_quote(8 + 7, 1);    // a later fragment
-  with_quote(8 + 15, 99);  // of another station
+  with_quote(8 + 15, 99);  // sent by another station
   LONGS_EQUAL(8, rig.dropped(Drop::kIcmp));
   LONGS_EQUAL(0, end->failures.size());
 }

@@ -1,4 +1,4 @@
-// Which kind an address is, and the MAC addresses and groups that follow from it.
+// The kinds of addresses, and the MAC addresses and groups that are derived from an address.
 #include "transport/dpdk/net/ip_words_datapath.h"
 
 #include <string>

@@ -1,5 +1,5 @@
-// A simulated queue of a port: a pool of mbufs without EAL, the sent frames as bytes, and as many
-// refusals as a test sets.
+// A simulated queue of a port: it has a pool of mbufs without EAL, records the sent frames as
+// bytes, and refuses frames when a test says so.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline void must(bool holds, const char* what) {
   std::abort();
 }
 
-// Mbufs of one size. Its operations are DPDK's own inline ones, down to the place where they lie.
+// Mbufs of one size. Uses DPDK's own inline functions; only the list of free mbufs is the test's.
 class Pool {
  public:
   static constexpr uint16_t kRoomBytes = RTE_PKTMBUF_HEADROOM + 2048;
@@ -76,7 +76,7 @@ class Pool {
  private:
   struct Head {
     rte_mempool pool;
-    rte_pktmbuf_pool_private own;  // where rte_mempool_get_priv looks for it
+    rte_pktmbuf_pool_private own;  // where rte_mempool_get_priv() expects it
   };
 
   static int32_t operations() {
@@ -131,7 +131,7 @@ class Port : public FrameQueue {
   explicit Port(uint32_t mbuf_count = 256) : pool(mbuf_count) { sent.reserve(64); }
   ~Port() { release_held(); }
 
-  // A received frame, in so many segments as there are pieces.
+  // A received frame, in one segment or in two.
   rte_mbuf* frame(const Bytes& bytes) {
     rte_mbuf* made = pool.allocate();
     must(made != nullptr && bytes.size() <= rte_pktmbuf_tailroom(made), "no room for a frame");
@@ -149,7 +149,7 @@ class Port : public FrameQueue {
     for (rte_mbuf* one : held) rte_pktmbuf_free(one);
     held.clear();
   }
-  // The last frame that was sent, which is then forgotten; none: there is none.
+  // Removes the oldest recorded frame and returns it. Returns no bytes if there is none.
   Bytes take_sent() {
     if (sent.empty()) return {};
     Bytes first = sent.front();
@@ -192,15 +192,15 @@ class Port : public FrameQueue {
   rte_ether_addr own_mac = {{0x02, 0, 0, 0, 0, 0x01}};
   uint32_t mtu = 1500;
   FrameOffloads can = {.ipv4_checksum = false, .udp_checksum = false, .multi_segment = true};
-  Port* other = nullptr;  // its buffers are found as well
+  Port* other = nullptr;  // find() finds its buffers too
   uint32_t room = kUnlimited;
   bool has_buffers = true;
   bool holds = false;   // sent frames are kept until release_held()
-  bool records = true;  // else sent frames are counted, and nothing is allocated
+  bool records = true;  // false: sent frames are only counted, and nothing is allocated
   uint64_t sent_count = 0;
   std::vector<rte_mbuf*> held;
   std::vector<Bytes> sent;
-  std::vector<uint64_t> flags;  // of those that were sent
+  std::vector<uint64_t> flags;  // of the sent frames
 };
 
 }  // namespace bedplate::made_up

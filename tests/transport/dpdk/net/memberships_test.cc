@@ -1,4 +1,4 @@
-// The groups that sockets join, and the link's groups that follow from them.
+// The groups that sockets join, and the groups that the link joins for them.
 #include "transport/dpdk/net/memberships_datapath.h"
 
 #include <cerrno>

@@ -1,4 +1,4 @@
-// The states of RFC 4861, with a clock that the test turns, and what a flood may do.
+// The states of RFC 4861, with a simulated clock, and the limits that hold in a flood.
 #include "transport/dpdk/net/neighbours_datapath.h"
 
 #include <functional>
@@ -122,7 +122,7 @@ TEST(Neighbours, WhatIsNotAskedForChangesByItsFlags) {
   CHECK(state("2001:db8::9") == State::kStale);
 }
 
-// The room is one for all, and the oldest of all goes.
+// All neighbours share the slots for waiting frames. The oldest frame of all is dropped.
 TEST(Neighbours, OnlyTheNewestFramesOfAllWait) {
   for (int i = 0; i < 3; ++i) {
     neighbours->wait(*neighbours->use(ip("192.0.2.9"), now_ns), port.allocate());
@@ -140,8 +140,8 @@ TEST(Neighbours, OnlyTheNewestFramesOfAllWait) {
   CHECK(neighbours->is_valid());
 }
 
-// One of those that are told sends again at once, as often as there is room: to the same station,
-// which gets an entry of its own anew.
+// The failure callback sends at once, to the same station, more frames than can wait. The station
+// gets a new entry.
 TEST(Neighbours, OneThatIsToldOfAFailureMaySend) {
   for (int i = 0; i < 8; ++i) {
     neighbours->wait(*neighbours->use(ip("192.0.2.9"), now_ns), port.allocate());
@@ -177,7 +177,7 @@ TEST(Neighbours, AFullTableKeepsThoseThatAnswered) {
   }
   POINTERS_EQUAL(nullptr, neighbours->use(ip("192.0.2.99"), now_ns));
   pass(30 * kSecond);
-  use("192.0.2.3");  // its station is looked for now; the others may go
+  use("192.0.2.3");  // this entry is being verified; the others may be replaced
   for (int i = 100; i < 200; ++i) use("192.0.2." + std::to_string(i));
   CHECK(state("192.0.2.3") == State::kDelay);
   CHECK(neighbours->is_valid());

@@ -37,7 +37,7 @@ inline NetOptions usual_options() {
   return options;
 }
 
-// A socket, and what it was told.
+// A socket with a record of its callbacks.
 struct End {
   struct Got {
     Bytes bytes;
@@ -105,7 +105,7 @@ struct Rig {
     stack = std::make_unique<NetStack>(port, options);
     return *stack;
   }
-  // Made, started, and what it said at its start forgotten.
+  // Makes and starts the stack, and discards the frames that it sends at its start.
   NetStack& start() {
     make();
     stack->start(time());
@@ -130,7 +130,7 @@ struct Rig {
     for (const Counter& one : counters.drops) count += one.read();
     return count;
   }
-  // Answers for a peer that the port asks for by ARP or neighbour discovery.
+  // Answers ARP or neighbour discovery as `peer`.
   void answer_for(const std::string& peer) {
     using namespace frames;
     if (frames::is_ipv6(peer)) {
@@ -139,7 +139,7 @@ struct Rig {
       receive(to_us(0x0806, arp(2, mac(kPeer), peer, "192.0.2.1", mac(kOwn))));
     }
   }
-  // Makes the MAC of `peer` known.
+  // Lets the stack learn the MAC of `peer`.
   void know(const std::string& peer) {
     DatagramWay way;
     must(stack->socket_parts().ways.find(frames::ip(peer), {}, now_ns, way) == 0,

@@ -1,4 +1,4 @@
-// Several shards of one port, deadlines, and what the datapath may not do.
+// Several shards of one port, deadlines, and the data path's law.
 #include "transport/dpdk/net/net_stack.h"
 
 #include <cerrno>
@@ -84,11 +84,11 @@ TEST(NetStack, ADatagramReachesTheShardThatHasItsSocket) {
   LONGS_EQUAL(1, other->all.size());
   LONGS_EQUAL(0, rigs[0].dropped());
   LONGS_EQUAL(0, rigs[0].port.sent.size());             // it is not refused
-  other->socket.release(other->all[0].datagram.bytes);  // of the other shard's pool
+  other->socket.release(other->all[0].datagram.bytes);  // a buffer of the other shard's pool
   other->socket.close();
   rigs[0].receive(udp_frame("192.0.2.9", 7, "192.0.2.1", 5004, text("nobody")));
   LONGS_EQUAL(1, rigs[0].dropped(Drop::kNoSocket));
-  // One of another UDP port that has the same bit: it is handed over, and dropped there.
+  // A datagram for another UDP port with the same bit is handed over, and dropped there.
   CHECK(other->open("0.0.0.0:5004").ok());
   rigs[0].receive(udp_frame("192.0.2.9", 7, "192.0.2.1", 5004 + 4096, text("nobody")));
   rigs[1].advance();
@@ -111,7 +111,7 @@ TEST(NetStack, MulticastReachesAllShardsThatJoined) {
   POINTERS_EQUAL(end->all[0].datagram.bytes, other->all[0].datagram.bytes);  // no copy
   end->socket.release(end->all[0].datagram.bytes);
   other->socket.release(other->all[0].datagram.bytes);
-  // And what one of them sends itself.
+  // A datagram that one of the two sends reaches both as well.
   rigs[0].port.sent.clear();
   CHECK(end->send("239.1.1.1:5004", "own").sent_count == 1);
   both_advance();
@@ -134,7 +134,7 @@ TEST(NetStack, EachShardLearnsAndOneAnswers) {
   both_advance();
   LONGS_EQUAL(1, rigs[0].port.sent.size());
   LONGS_EQUAL(0, rigs[1].port.sent.size());
-  // An error comes to the shard that did not send.
+  // An error arrives at the shard that did not send the datagram.
   rigs[0].receive(
       icmp4_frame("192.0.2.9", "192.0.2.1",
                   Bytes{3, 3, 0, 0, 0, 0, 0, 0} +
@@ -172,7 +172,7 @@ TEST(NetStack, WhatItDoesForTrafficKeepsTheLaw) {
   Rig& rig = rigs[0];
   rig.know("192.0.2.9");
   rig.port.records = false;
-  // Owners that store nothing.
+  // An owner that stores nothing.
   static PortDatagramSocket* socket;
   PortDatagramSocket own(rig.stack->socket_parts(), {});
   socket = &own;

@@ -1,4 +1,4 @@
-// Frames cut at every byte, and each rule of the headers by itself.
+// Parses frames cut at every byte, and tests each rule of the headers alone.
 #include "transport/dpdk/net/packet_datapath.h"
 
 #include <string>
@@ -153,7 +153,7 @@ TEST(Packet, UdpIsWholeAndItsSumRight) {
   EXPECT_DROP(kUdpLength, frame());
   inner[5] = 7;
   EXPECT_DROP(kUdpLength, frame());
-  inner[5] = 10;  // shorter than its packet: the rest is none of it
+  inner[5] = 10;  // shorter than its packet: the rest is ignored
   EXPECT_DROP(kNone, frame());
   LONGS_EQUAL(2, packet.payload_bytes);
   inner = udp("2001:db8::9", 7, "2001:db8::1", 9, text("abc"));

@@ -29,7 +29,7 @@ TEST(PathMtus, BelievesNoNonsense) {
   CHECK(!paths.learn(ip("192.0.2.9"), 551, 5));
   CHECK(!paths.learn(ip("2001:db8::9"), 1279, 5));
   CHECK(paths.learn(ip("192.0.2.9"), 1400, 5));
-  CHECK(!paths.learn(ip("192.0.2.9"), 1450, 6));  // a path does not grow by a message
+  CHECK(!paths.learn(ip("192.0.2.9"), 1450, 6));  // a message cannot raise the MTU of a path
   CHECK(paths.learn(ip("192.0.2.9"), 1300, 6));
   LONGS_EQUAL(1300, paths.mtu_bytes(ip("192.0.2.9"), 1500, 7));
 }

@@ -1,4 +1,4 @@
-// Buffers that a socket keeps: they stay until they are released, and what lies in them is sent by
+// Buffers that a socket keeps: they stay until they are released, and their bytes are sent by
 // reference.
 #include "transport/dpdk/net/port_datagram_socket.h"
 
@@ -34,7 +34,7 @@ TEST(PortDatagramBuffers, KeptBytesGoToManyByReferenceAndMayBeReleasedAtOnce) {
   LONGS_EQUAL(50, end.socket.send_batch(outputs).sent_count);
   LONGS_EQUAL(0, rig.counters.copied_bytes.read());
   LONGS_EQUAL(1316, rig.counters.summed_bytes.read());  // once, for all of them
-  // Headers alone: one mbuf for each output.
+  // Each output takes one mbuf, for its headers.
   LONGS_EQUAL(51, 256 - rig.port.pool.free_count());
   for (const rte_mbuf* frame : rig.port.held) {
     LONGS_EQUAL(2, frame->nb_segs);

@@ -1,5 +1,5 @@
-// Datagrams through the packet layer over a made-up port: what comes with them, by which way they
-// go, which bytes are copied, and that no buffer is lost.
+// Datagrams through the packet layer over a simulated port: their metadata, their routes, the bytes
+// that are copied, and that no buffer is lost.
 #include "transport/dpdk/net/port_datagram_socket.h"
 
 #include <cerrno>
@@ -195,9 +195,9 @@ TEST(PortDatagramSocket, OptionsThatMakeNoSenseAreRefused) {
   options.multicast_interface = "eth0";
   LONGS_EQUAL(ErrorKind::kSystem, static_cast<ErrorKind>(refusal(options)));
   options.multicast_interface = "port0";
-  options.joins_received = true;  // nothing joins: no reason to refuse
+  options.joins_received = true;  // nothing joins, so the option is accepted
   CHECK(make().open(options).ok());
-  LONGS_EQUAL(ErrorKind::kSystem, static_cast<ErrorKind>(refusal(options)));  // it is in use
+  LONGS_EQUAL(ErrorKind::kSystem, static_cast<ErrorKind>(refusal(options)));  // the port is in use
   ends.back()->socket.close();
 }
 
@@ -223,7 +223,7 @@ TEST(PortDatagramSocket, PortsAreChosenAndSharedAsTheySay) {
     rig.receive(frame);
     const bool was_first = first.all.size() > before;
     rig.receive(frame);
-    CHECK((first.all.size() > before + 1) == was_first);  // each sender always to the same
+    CHECK((first.all.size() > before + 1) == was_first);  // a sender always reaches the same socket
   }
   CHECK(first.all.size() > 0 && second.all.size() > 0);
   LONGS_EQUAL(128, first.all.size() + second.all.size());
@@ -280,7 +280,7 @@ TEST(PortDatagramSocket, CutsSegmentsAndGoesOnWhereItWasStopped) {
   rig.port.room = made_up::Port::kUnlimited;
   rig.advance();
   LONGS_EQUAL(1, second.room_count);
-  LONGS_EQUAL(1, end.room_count);  // it waits no more
+  LONGS_EQUAL(1, end.room_count);  // the first socket no longer waits
   result = end.socket.send_batch({&one, 1});
   CHECK(result.status == DatagramStatus::kDone);
   LONGS_EQUAL(1, result.sent_count);
@@ -313,7 +313,7 @@ TEST(PortDatagramSocket, TakenOnesAreNotSentTwiceWhenANeighbourIsAskedForBetween
     some[i].byte_count = 1;
     some[i].to = at(to[i]);
   }
-  // The question for .10 takes the one place: of what was to go before it nothing is taken.
+  // The ARP request for .10 takes the only slot, so the datagrams before it are not sent.
   const DatagramsSent result = end.socket.send_batch(some);
   CHECK(result.status == DatagramStatus::kAgain);
   LONGS_EQUAL(0, result.sent_count);
@@ -365,7 +365,7 @@ TEST(PortDatagramSocket, WhatIsSentToAnOwnAddressComesBack) {
   End& a = open("0.0.0.0:5004");
   End& b = open("0.0.0.0:5005");
   CHECK(a.send("192.0.2.1:5005", "to myself").sent_count == 1);
-  LONGS_EQUAL(0, b.all.size());  // never from within
+  LONGS_EQUAL(0, b.all.size());  // never from within send_batch()
   rig.advance();
   LONGS_EQUAL(1, b.all.size());
   STRCMP_EQUAL("192.0.2.1:5004", b.all[0].datagram.from.text().c_str());
@@ -396,14 +396,14 @@ TEST(PortDatagramSocket, GroupsAreHeardByThoseThatJoined) {
   rig.receive(frame_of("192.0.2.9", "239.1.1.1"));
   LONGS_EQUAL(2, any.all.size());
   LONGS_EQUAL(1, one_source.all.size());
-  rig.receive(frame_of("192.0.2.9", "239.129.1.1"));  // the same MAC
+  rig.receive(frame_of("192.0.2.9", "239.129.1.1"));  // another group with the same MAC
   LONGS_EQUAL(1, rig.dropped(Drop::kIpDestination));
   CHECK(any.socket.leave(ip("239.1.1.1"), {}, nullptr).ok());
   rig.receive(frame_of("192.0.2.9", "239.1.1.1"));
   LONGS_EQUAL(2, any.all.size());
   LONGS_EQUAL(2, rig.dropped(Drop::kIpDestination));
   one_source.socket.close();
-  rig.receive(frame_of("192.0.2.8", "239.1.1.1"));  // nobody is in the group
+  rig.receive(frame_of("192.0.2.8", "239.1.1.1"));  // no socket is in the group
   LONGS_EQUAL(3, rig.dropped(Drop::kIpDestination));
 }
 

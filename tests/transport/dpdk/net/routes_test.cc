@@ -1,4 +1,4 @@
-// By which station a packet goes, and with which address.
+// The next hop and the source address of a packet.
 #include "transport/dpdk/net/routes_datapath.h"
 
 #include <string>
@@ -38,7 +38,7 @@ TEST(Routes, NeighboursAreReachedThemselvesAndOthersByTheGateway) {
   STRCMP_EQUAL("none:0", hop("2001:db9::5").c_str());
   routes.set_gateway(AF_INET6, ip("fe80::99"));
   STRCMP_EQUAL("[fe80::99]:0", hop("2001:db9::5").c_str());
-  STRCMP_EQUAL("[2001:db8::1]:0", source("2001:db9::5").c_str());  // not the link-local one
+  STRCMP_EQUAL("[2001:db8::1]:0", source("2001:db9::5").c_str());  // not the link-local address
   STRCMP_EQUAL("[fe80::1]:0", source("fe80::5").c_str());
   STRCMP_EQUAL("[fe80::1]:0", source("ff02::16").c_str());
   STRCMP_EQUAL("[2001:db8::1]:0", source("ff0e::16").c_str());
@@ -56,7 +56,7 @@ TEST(Routes, WhatIsThereTwiceOrOfTheOtherFamilyIsAProgrammingError) {
   IpPrefix prefix = *parse_ip_prefix("192.0.2.1/16");
   BP_CHECK_DIES("!is_own(address)", routes.add(prefix));
   prefix = *parse_ip_prefix("203.0.113.1/24");
-  prefix.prefix_bits = 33;  // more than the mask has
+  prefix.prefix_bits = 33;  // more bits than an address has
   BP_CHECK_DIES("address.prefix_bits <= ", routes.add(prefix));
   BP_CHECK_DIES("gateway.family == family", routes.set_gateway(AF_INET6, ip("192.0.2.2")));
 }

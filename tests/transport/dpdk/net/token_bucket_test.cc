@@ -1,4 +1,4 @@
-// A token bucket: so many at once, so many in a second.
+// A token bucket: it limits a burst, and the rate in a second.
 #include "transport/dpdk/net/token_bucket_datapath.h"
 
 #include <CppUTest/TestHarness.h>
@@ -17,5 +17,5 @@ TEST(TokenBucket, GivesABurstAndThenSoManyInASecond) {
   CHECK(!limit.try_take(now_ns + 100'000'000));
   now_ns += 3'600'000'000'000;
   for (int i = 0; i < 3; ++i) CHECK(limit.try_take(now_ns));
-  CHECK(!limit.try_take(now_ns));  // it saves no more than a burst
+  CHECK(!limit.try_take(now_ns));  // it holds no more than a burst
 }

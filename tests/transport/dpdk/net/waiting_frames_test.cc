@@ -1,4 +1,4 @@
-// Which frames wait, against a list that is kept the simple way.
+// The frames that wait for a neighbour, compared with a simple list.
 #include "transport/dpdk/net/waiting_frames_datapath.h"
 
 #include <list>

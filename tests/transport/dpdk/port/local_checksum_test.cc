@@ -1,5 +1,5 @@
-// The sum that the kernel leaves where a device was to finish it is taken for good, any other is
-// not, and frames that end anywhere are looked at no further.
+// Accepts the sum over the pseudo header, which the kernel leaves for a device to complete, and no
+// other sum. A frame may end anywhere; nothing behind its end is read.
 #include "transport/dpdk/port/local_checksum_datapath.h"
 
 #include <cstddef>
@@ -19,7 +19,7 @@ using namespace bedplate;
 
 namespace {
 
-// A frame in memory of its own: no pool is needed to look at it.
+// A frame in memory of its own, without a pool.
 struct Frame {
   std::vector<std::byte> bytes = std::vector<std::byte>(128);
   uint32_t udp_offset = 0;
@@ -107,7 +107,7 @@ TEST(LocalChecksum, AFrameMayEndAnywhere) {
       for (size_t length = 0; length < headers; ++length) {
         Frame cut = whole;
         cut.bytes.resize(length);
-        cut.bytes.shrink_to_fit();  // a sanitizer sees what lies behind it
+        cut.bytes.shrink_to_fit();  // a sanitizer notices a read behind the end
         CHECK_FALSE(cut.is_accepted(length));
       }
       CHECK(Frame(is_ipv6, has_tag, 0).is_accepted(headers));

@@ -1,4 +1,4 @@
-// The buffers of a port: in their carve, all of them, each found by any of its bytes.
+// The buffers of a port: all of them lie in their carve, and any byte of a buffer finds its mbuf.
 #include "transport/dpdk/port/mbuf_pool.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr MbufShape kShape = {200, 2048};
 
-// One for all tests of this file: pools stay.
+// One pool for all tests of this file: a pool is never destroyed.
 MbufPool& made_pool() {
   static MbufPool pool;
   if (pool.pool() == nullptr) {

@@ -1,5 +1,5 @@
-// The gate of a memif: what takes memory away waits for the burst that is under way, and what the
-// driver does on other threads comes by it, since the program is linked so.
+// The gate of a memif: memory is unmapped only after the burst under way. The driver's calls on
+// other threads go through the gate too, because the linker redirects them.
 #include "transport/dpdk/port/memif_gate.h"
 
 #include <atomic>
@@ -22,10 +22,10 @@ using namespace bedplate;
 
 namespace {
 
-// A mistake shows itself within this time; correct code is waited for as long as it takes.
+// Defective code shows itself within this time. The tests wait for correct code without this limit.
 constexpr useconds_t kMistakeUs = 200'000;
 
-// Memory of memifs that is mapped here.
+// The number of mappings of memif memory in this process.
 int region_count() {
   int count = 0;
   const auto add = [](const char* line, void* context) {
@@ -90,7 +90,7 @@ TEST(MemifGate, ClosingWaitsForTheBurstThatIsUnderWay) {
     close_memif_gates();
     is_closed = true;
   });
-  bool has_begun = false;  // then no burst begins any more
+  bool has_begun = false;  // the close has begun: no burst begins any more
   CHECK(test::eventually([&] {
     has_begun = !other.enter();
     if (!has_begun) other.leave();

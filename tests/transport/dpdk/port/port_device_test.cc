@@ -1,4 +1,4 @@
-// The words for devices, and what is said of those that cannot be had.
+// The names of devices, and the errors for devices that are missing.
 #include "transport/dpdk/port/port_device.h"
 
 #include <string>

@@ -1,7 +1,7 @@
-// The data path's law for ports: what comes to one goes by its packet layer to a socket, which
-// sends it out by another port. While that is warm nothing is allocated, freed, locked or asked of
-// the system, and no byte of the payload is copied: its address says so. Over rings, whose driver
-// does neither.
+// The data path's law for ports: a packet layer passes a received datagram to a socket, which sends
+// it out by another port. Once this is warm, nothing is allocated, freed, locked or asked of the
+// system, and no byte of the payload is copied: its address stays the same. The ports are rings,
+// whose driver neither allocates nor copies.
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -28,7 +28,7 @@ constexpr uint32_t kWarmRounds = 300;
 constexpr uint32_t kWatchedRounds = 1000;
 constexpr NetTime kTime = {1'000'000'000, 1'700'000'000'000'000'000};
 
-// Keeps the last frame that came; those before it go.
+// Holds the last received frame, and frees the ones before it.
 class KeepsLast final : public FrameReceiver {
  public:
   ~KeepsLast() override { rte_pktmbuf_free(last); }
@@ -70,7 +70,7 @@ struct RingEnd {
   }
 };
 
-// A packet layer on one.
+// A packet layer on one end of a ring, with a peer at the other end.
 struct Station {
   class Receiver final : public FrameReceiver {
    public:
@@ -104,7 +104,7 @@ struct Station {
   }
 };
 
-// Sends on what comes as it lies, by the socket of another station.
+// Forwards each datagram without a copy, through the socket of another station.
 struct SendsOn {
   PortDatagramSocket in;
   PortDatagramSocket out;
@@ -149,7 +149,7 @@ TEST(PortLaw, ADatagramFromPortToPort) {
   uint32_t moved_count = 0;
   for (uint32_t round = 0; round < kWarmRounds + kWatchedRounds; ++round) {
     if (round == kWarmRounds) watch.emplace();
-    // A frame of the peer's, made where it lies.
+    // The peer writes a frame into its mbuf, where the bytes stay.
     rte_mbuf* frame = left.peer.queue->allocate();
     if (frame == nullptr) break;
     char* const at = rte_pktmbuf_append(frame, static_cast<uint16_t>(bytes.size()));
@@ -166,7 +166,7 @@ TEST(PortLaw, ADatagramFromPortToPort) {
   }
   CHECK_EQUAL(0, watch->end());
   CHECK_EQUAL(kWarmRounds + kWatchedRounds, relay.sent_count);
-  // The bytes that the first peer wrote are those that the last one reads, where they were written.
+  // The last peer reads the payload at the address where the first peer wrote it.
   CHECK_EQUAL(kWarmRounds + kWatchedRounds, moved_count);
   CHECK_EQUAL(0, right.counters.copied_bytes.read());
 }

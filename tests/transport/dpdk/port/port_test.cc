@@ -1,5 +1,5 @@
-// Ports over rings and over nothing: what one sends the other receives, the very same buffers, and
-// all of it is counted.
+// Ports over rings and over the null device: a port receives the very buffers that the other port
+// sends, and all frames are counted.
 #include "transport/dpdk/port/port.h"
 
 #include <cstring>
@@ -89,7 +89,7 @@ TEST(Port, WhatOneSendsTheOtherReceivesInTheSameBuffers) {
   for (size_t i = 0; i < 3; ++i) POINTERS_EQUAL(frames[i], right.receiver.all[i]);
   LONGS_EQUAL(0, left.queue->poll(64));  // nothing comes back
 
-  // On to another port as it lies.
+  // Sends the same buffers on through another port.
   Rig out("out", "ring:further");
   Rig end("end", "ring:further");
   LONGS_EQUAL(3, out.queue->send(right.receiver.all));
@@ -111,14 +111,14 @@ TEST(Port, WhatAFullQueueDoesNotTakeStaysTheSendersAndIsCounted) {
   std::vector<rte_mbuf*> frames;
   for (int i = 0; i < 100; ++i) frames.push_back(port.frame("x"));
   const uint32_t taken = port.queue->send(frames);
-  LONGS_EQUAL(63, taken);  // a ring of 64 holds so many
+  LONGS_EQUAL(63, taken);  // the capacity of a ring of 64
   LONGS_EQUAL(37, port.queue_counters.refused_frames.read());
   LONGS_EQUAL(63, port.queue_counters.sent_bytes.read());
   for (uint32_t i = taken; i < 100; ++i) {
     LONGS_EQUAL(1, rte_mbuf_refcnt_read(frames[i]));
     rte_pktmbuf_free(frames[i]);
   }
-  LONGS_EQUAL(60, peer.queue->poll(60));  // no more than it may
+  LONGS_EQUAL(60, peer.queue->poll(60));  // no more than the budget
   LONGS_EQUAL(3, peer.queue->poll(60));
 }
 
@@ -196,7 +196,7 @@ TEST(Port, AnIdleQueueIsLookedAtLessAndLess) {
     before = port.queue->sleep_max_ns();
   }
   LONGS_EQUAL(5 * kNsPerMs, before);
-  port.receiver.idle_ns = 5;  // what is due comes first
+  port.receiver.idle_ns = 5;  // a deadline of the receiver comes first
   LONGS_EQUAL(5, port.queue->sleep_max_ns());
   port.receiver.idle_ns = PollSource::kUnlimitedNs;
   peer.send({peer.frame("wake")});
@@ -229,7 +229,7 @@ TEST(Port, CutOffItNeitherReceivesNorSends) {
 
 #if BP_DEBUG
 TEST(Port, WhileItIsPolledAQueueIsThatThreadsAlone) {
-  // Has another thread use the queue from within a poll.
+  // Lets another thread use the queue from within a poll.
   struct Intruder final : FrameReceiver {
     PortQueue* queue = nullptr;
     test::Ended sent;

@@ -1,5 +1,5 @@
-// The descriptor that wakes a shard when frames come (queue_wake.h): here an eventfd that stands
-// for a device's.
+// The descriptor that wakes a shard when frames come (queue_wake.h). An eventfd stands for the
+// device's descriptor.
 #include "transport/dpdk/port/queue_wake.h"
 
 #include <poll.h>
@@ -11,7 +11,7 @@
 
 using namespace bedplate;
 
-// The wake looks at its descriptor's readiness alone, so it stays until this takes the count.
+// QueueWake checks only whether the descriptor is readable. It stays readable until take().
 class QueueWakeBodies : public SocketsFixture {
  public:
   Counter wakes;
@@ -34,24 +34,24 @@ class QueueWakeBodies : public SocketsFixture {
   }
 
   void all() {
-    CHECK_EQUAL(0, wake.sleep_max_ns());  // without a descriptor: by time
+    CHECK_EQUAL(0, wake.sleep_max_ns());  // without a descriptor: polled by time
     wake.create({.descriptor = {event.number(), false}, .sockets = sockets.get(), .wakes = &wakes});
     CHECK_EQUAL(0, wake.sleep_max_ns());  // not watched yet
     ring();
     pump_often();
-    CHECK_EQUAL(0, wakes.read());  // a busy shard is told nothing
+    CHECK_EQUAL(0, wakes.read());  // a busy shard is not woken
     take();
 
     wake.arm();
     CHECK(wake.sleep_max_ns() == PollSource::kUnlimitedNs);
-    wake.arm();  // as often as it sleeps
+    wake.arm();  // before each sleep
     ring();
     CHECK(run_until([&] { return wakes.read() > 0; }));
     pump_often();
     CHECK_EQUAL(1, wakes.read());  // once for each sleep
     CHECK_EQUAL(0, wake.sleep_max_ns());
 
-    // A descriptor that wakes in vain again and again is not watched until frames have come.
+    // A descriptor that wakes repeatedly without frames is not watched until frames have come.
     CHECK(wakes_once_armed());
     CHECK(wakes_once_armed());
     CHECK_FALSE(wakes_once_armed());

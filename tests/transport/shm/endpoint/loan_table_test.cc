@@ -1,4 +1,4 @@
-// The table of loans: against a model, and with borrowers that write what they like.
+// The table of loans: compared with a model, and with borrowers that write garbage.
 #include "transport/shm/endpoint/loan_table_datapath.h"
 
 #include <map>
@@ -48,7 +48,7 @@ TEST(LoanTable, LendsSoManyAndNoMore) {
   LONGS_EQUAL(50, table.try_lend(blocks, nullptr, 0).loan);
 }
 
-// As many as a group may have: the number behind the last one means none.
+// As many loans as a group may have. The number behind the last loan means none.
 TEST(LoanTable, LendsAllOfTheMost) {
   constexpr uint32_t kMost = 65535;
   std::vector<std::atomic<uint8_t>> bytes(kMost);
@@ -85,7 +85,7 @@ TEST(LoanTable, AnOldMarkMeansNothing) {
   }
 }
 
-// A FIFO that stays full is tried again and again.
+// A sender that finds the FIFO full cancels its loan and tries again, any number of times.
 TEST(LoanTable, CancellingManyTimesDoesNotComeRoundToTheMarkThatLiesThere) {
   give_back(table.try_lend(blocks, nullptr, 0));
   LONGS_EQUAL(1, table.collect(out));
@@ -100,7 +100,7 @@ TEST(LoanTable, DeathsDoNotComeRoundToTheMarkThatLiesThere) {
   for (int deaths = 0; deaths < 1000; ++deaths) {
     const LoanTable::Lent lent = table.try_lend(blocks, nullptr, 3);
     LONGS_EQUAL(0, table.collect(out));
-    if (deaths == 0) give_back(lent);  // and it was not seen in time
+    if (deaths == 0) give_back(lent);  // returned, but not collected before the death
     LONGS_EQUAL(1, table.collect_from(3, out));
   }
 }
@@ -126,7 +126,7 @@ TEST(LoanTable, WhatBorrowersScribbleOnFreeLoansMeansNothing) {
 TEST(LoanTable, RandomAgainstAModel) {
   test::Seed seed;
   std::mt19937_64 random(seed.value());
-  std::map<uint32_t, std::pair<LoanTable::Lent, uint32_t>> model;  // loan: what, and to whom
+  std::map<uint32_t, std::pair<LoanTable::Lent, uint32_t>> model;  // by loan: its mark and borrower
   std::map<uint32_t, bool> came_back;
   for (int i = 0; i < 50000; ++i) {
     const uint32_t member = static_cast<uint32_t>(random() % 4);

@@ -1,4 +1,4 @@
-// Puts, gets and atomics: on the spot, by the target, and what becomes of them when it dies.
+// Puts, gets and atomics: done directly or by the target, and their ends when the target dies.
 #include "transport/shm/endpoint/shm_provider.h"
 
 #include <cstring>
@@ -29,9 +29,9 @@ TEST_GROUP(ShmOperations) {
   TestPool pool;
   std::span<std::byte> in_pool;
   std::unique_ptr<GroupRig> rig;
-  Member* a = nullptr;                       // starts them
+  Member* a = nullptr;                       // starts the operations
   Member* b = nullptr;                       // the target
-  alignas(8) std::byte outside[32768] = {};  // of b; no segment of the pool
+  alignas(8) std::byte outside[32768] = {};  // of b, outside the pool
   std::deque<std::vector<std::byte>> kept;   // memory stays until an operation has ended
 
   const std::vector<std::byte>& keep(size_t bytes, uint64_t number) {
@@ -91,16 +91,16 @@ TEST(ShmOperations, AreDoneOnTheSpotInThePool) {
   }
 }
 
-// A member does for another what that one may do itself, and no more.
+// A member reaches the pool's memory with the rights of its target, and with no more.
 TEST(ShmOperations, HaveTheRightsOfTheTargetOnly) {
   Segment& segment = pool->segment(0);
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
-    for (int rights_of_b = 0; rights_of_b < 3; ++rights_of_b) {  // none, to read, to write
+    for (int rights_of_b = 0; rights_of_b < 3; ++rights_of_b) {  // none, read, write
       SegmentRights rights;
       if (rights_of_b > 0) rights.add(segment.number, rights_of_b == 2);
       start(kind, rights);
       std::memset(in_pool.data(), 0, 64);
-      // Made up: b has exposed nothing.
+      // Forged: b has exposed nothing.
       const RemoteMemory named = {reinterpret_cast<uintptr_t>(in_pool.data()), 64, 0,
                                   pack_exposure(true, 7, 1)};
       uint64_t word = 77, before = 0;
@@ -197,12 +197,12 @@ TEST(ShmOperations, AreRefusedByTheTargetOutsideWhatIsExposed) {
         Outcome::kNotDone);
   CHECK(put_to({remote.address, 0, remote.key, pack_exposure(false, 9999, 1)}, 10) ==
         Outcome::kNotDone);
-  CHECK(put_to(for_c.value(), 10) == Outcome::kNotDone);  // meant for somebody else
+  CHECK(put_to(for_c.value(), 10) == Outcome::kNotDone);  // exposed for another member
   for (std::byte byte : outside) CHECK(byte == std::byte{0});
   CHECK(put_to(remote, 1000) == Outcome::kDone);
   b->to(0).withdraw(remote);
   CHECK(put_to(remote, 10) == Outcome::kNotDone);
-  const RemoteMemory again = expose(std::span(outside).subspan(1000, 1000));  // in the same place
+  const RemoteMemory again = expose(std::span(outside).subspan(1000, 1000));  // the same memory
   CHECK(put_to(remote, 10) == Outcome::kNotDone);
   CHECK(put_to(again, 10) == Outcome::kDone);
   LONGS_EQUAL(0, b->counters.cut_off.read());
@@ -241,7 +241,7 @@ TEST(ShmOperations, NoRoomSaysAgainAndEveryOneThatBeganEnds) {
     uint64_t sum = 0;
     std::memcpy(&sum, outside, 8);
     LONGS_EQUAL(begun, sum);
-    LONGS_EQUAL(0, a->messenger.poll(8));  // nothing is taken for under way
+    LONGS_EQUAL(0, a->messenger.poll(8));  // no operation counts as under way
   }
 }
 
@@ -260,7 +260,8 @@ TEST(ShmOperations, FlushEndsAfterWhatWasStartedBefore) {
   LONGS_EQUAL(0, late.count);
 }
 
-// A shard that sleeps is woken by the answer to a piece; then it polls once, and sleeps again.
+// The answer to a piece wakes a sleeping shard for one poll only, so that poll must send the next
+// piece.
 TEST(ShmOperations, EachAnswerIsFollowedByTheNextPieceInTheSamePoll) {
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
     start(kind, 256, 8);

@@ -1,4 +1,4 @@
-// Active messages between members of a group, played by one thread.
+// Active messages between members of a group. One thread plays all members.
 #include "transport/shm/endpoint/shm_provider.h"
 
 #include <random>
@@ -64,7 +64,7 @@ TEST(ShmProvider, DeliversEveryLengthInOrder) {
   }
 }
 
-// The reader looks at the members table when a poll begins; what it reads then may be newer.
+// The reader reads the members table when a poll begins. A message in that poll may be newer.
 TEST(ShmProvider, TellsWhichGenerationAMessageIsOf) {
   struct World {
     GroupRig rig{shape_of(GroupKind::kLazy, 3)};
@@ -97,7 +97,7 @@ TEST(ShmProvider, TellsWhichGenerationAMessageIsOf) {
 #if BP_DEBUG
 namespace {
 
-// Has another thread use a member while that polls.
+// Lets another thread use a member during that member's poll.
 struct ShmIntruder {
   Member* member = nullptr;
   Endpoint* endpoint = nullptr;

@@ -1,5 +1,5 @@
-// The owner's work for a group: it forgets dead members, makes their part as new, and wakes
-// sleepers. One thread plays all members.
+// The owner's work for a group: it forgets dead members, resets their part of the segment, and
+// wakes sleepers. One thread plays all members.
 #include "transport/shm/membership/group_keeper.h"
 
 #include "tests/support/pool_fixture.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kDead = 1;
 
-// Three members, of which one is to die.
+// Three members, one of which dies.
 struct KeeperRig {
   KeeperRig() {
     for (uint32_t i = 0; i < 3; ++i) all[i] = &rig.join(i);
@@ -25,7 +25,7 @@ struct KeeperRig {
       if (i == kDead) continue;
       while (all[i]->messenger.poll(16) > 0) {
       }
-      all[i]->messenger.poll(16);  // what is drained is acknowledged
+      all[i]->messenger.poll(16);  // acknowledges the messages that were drained
     }
   }
   void kill() {
@@ -50,7 +50,7 @@ TEST(ShmGroupKeeper, ForgetsWhenAllTheLivingHaveAcknowledged) {
   group.kill();
   CHECK_FALSE(group.is_forgotten());
   group.all[0]->messenger.poll(16);
-  CHECK_FALSE(group.is_forgotten());  // member 2 has not
+  CHECK_FALSE(group.is_forgotten());  // member 2 has not acknowledged
   group.poll_living();
   CHECK(group.is_forgotten());
 }
@@ -65,7 +65,7 @@ TEST(ShmGroupKeeper, WaitsForOneThatIsJoining) {
   group.rig.segment().reset_member(2);
   CHECK(group.is_forgotten());
   group.rig.members().begin_join(2, 1, MemberName("late"), SegmentRights::all());
-  CHECK_FALSE(group.is_forgotten());  // it maps the tables now and has seen who knows what of them
+  CHECK_FALSE(group.is_forgotten());  // its view of the tables may be an old one
   group.rig.members().set_state(2, MemberState::kAlive);
   group.rig.attach(2).messenger.poll(16);
   CHECK(group.is_forgotten());
@@ -87,7 +87,7 @@ TEST(ShmGroupKeeper, WaitsForLoansOfTheDead) {
   CHECK(group.is_forgotten());
 }
 
-// The messengers' own messages borrow nothing: what is lent with them keeps no place.
+// The messenger's own messages borrow nothing: loans that are sent with them end at once.
 TEST(ShmGroupKeeper, WaitsForNoLoanThatNobodyTakes) {
   KeeperRig group;
   Completion returned = {[](Completion&, Outcome) noexcept {}};

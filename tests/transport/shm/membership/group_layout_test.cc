@@ -1,4 +1,4 @@
-// The layout of a group: what it computes is what its objects take, to the byte.
+// The layout of a group: its computed sizes and offsets match its objects, to the byte.
 #include "transport/shm/membership/group_layout.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ struct Extent {
   GroupPart part;
 };
 
-// The extents that a group's objects report, each rounded up to the line that it has alone or with
-// its like.
+// The extents that a group's objects report. The space between an extent and the next line belongs
+// to that extent.
 class Extents {
  public:
   explicit Extents(const GroupLayout& layout) : layout_(layout) {}
@@ -30,8 +30,8 @@ class Extents {
     all_.push_back({begin, begin + bytes, part});
   }
 
-  // Empty when nothing overlaps, nothing is left out but the rest of a line, and the sums by part
-  // are what the layout says; else what is wrong.
+  // Returns the first problem: an overlap, a gap that is more than the rest of a line, or a part
+  // whose sum differs from the layout. Empty: there is no problem.
   std::string problem() {
     std::sort(all_.begin(), all_.end(),
               [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
@@ -62,7 +62,7 @@ class Extents {
   std::vector<Extent> all_;
 };
 
-// The problem of a group of this shape, found by the objects that are made of it.
+// The problem of the layout for a group of this shape.
 std::string problem_of(const GroupShape& shape) {
   CHECK(check_group_shape(shape).ok());
   const GroupLayout layout(shape);
@@ -102,7 +102,8 @@ std::string problem_of(const GroupShape& shape) {
   return extents.problem();
 }
 
-// All of them; under a sanitizer, where they take a minute, the small ones and some.
+// All numbers of members. Under a sanitizer, where all take a minute: the small numbers and some
+// larger ones.
 std::vector<uint32_t> member_counts() {
   const uint32_t count_max = test::kIsSanitized ? 304 : 1024;
   std::vector<uint32_t> counts;
@@ -134,7 +135,7 @@ TEST(GroupLayout, MeshIsWhatItsObjectsTakeForAnyNumberOfMembers) {
       shape.member_count = members;
       shape.entry_count = 16;
       shape.is_multi_threaded = is_multi_threaded;
-      // All pairs are many extents: one by one for each number up to 64, then for some.
+      // All pairs have many extents, so beyond 64 members only some numbers are checked one by one.
       if (members <= 64 || members % 240 == 64) STRCMP_EQUAL("", problem_of(shape).c_str());
       const GroupLayout layout(shape);
       uint64_t sum = 0;
@@ -185,7 +186,8 @@ TEST(GroupLayout, QueuesAndTailsLieWithReceiversHeadsWithSenders) {
 }
 
 TEST(GroupLayout, NothingThatTwoWriteSharesALine) {
-  // In the multi-threaded mode every head and tail has a line; else those of one member share.
+  // In the multi-threaded mode every head and tail has a line; otherwise the heads and tails of one
+  // member share lines.
   GroupShape shape;
   shape.kind = GroupKind::kMesh;
   shape.member_count = 9;

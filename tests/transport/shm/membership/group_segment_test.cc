@@ -1,4 +1,4 @@
-// The group's segment: what one process makes another finds, and what it does not take.
+// The group's segment: another process finds it as it was made, and refuses a segment that differs.
 #include "transport/shm/membership/group_segment.h"
 
 #include <cstdlib>

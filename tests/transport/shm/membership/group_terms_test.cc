@@ -1,5 +1,5 @@
 // The terms that the owner sends to a joining process: they arrive as sent, may be narrowed, and
-// nonsense is refused.
+// invalid terms are refused.
 #include "transport/shm/membership/group_terms.h"
 
 #include <vector>
@@ -83,7 +83,7 @@ TEST(GroupTerms, AnOrderThatMakesNoSenseIsRefused) {
   refused(terms);
   terms.single_copy_kinds[1] = static_cast<SingleCopyKind>(3);
   refused(terms);
-  terms.single_copy_count = 1;  // what lies behind the order is nobody's
+  terms.single_copy_count = 1;  // the bytes behind the order are not read
   CHECK(handed_over(terms).ok());
   terms.shape.kind = GroupKind::kExchange;
   refused(terms);

@@ -1,5 +1,5 @@
-// A joined member in an event loop, and behind a descriptor: what comes wakes them, nothing is
-// lost, and the owner's death is told. Members are threads, so that ThreadSanitizer sees them.
+// A joined member in an event loop, and behind a descriptor: messages wake it, nothing is lost, and
+// the owner's death is reported. Members are threads, so that ThreadSanitizer sees them.
 #include "transport/shm/membership/member_source.h"
 
 #include <atomic>
@@ -45,8 +45,8 @@ bool is_readable(int fd) {
   return poll(&wanted, 1, 0) == 1;
 }
 
-// A ring that is not needed any more may come late: the watch may see the bells while they are
-// being armed, or be on its way when they are disarmed. The next time they are armed takes it away.
+// A late ring may come when it is no longer needed: the watch may see the bells while arm() raises
+// them, or ring while disarm() lowers them. The next arm() takes that ring away.
 bool arms_in_silence(MemberDescriptor& descriptor) {
   return eventually([&] {
     if (!descriptor.arm()) return false;
@@ -56,7 +56,7 @@ bool arms_in_silence(MemberDescriptor& descriptor) {
   });
 }
 
-// Whether it comes to be readable when armed, and is not any more when disarmed.
+// Whether the descriptor becomes readable while armed, and is not readable after disarm().
 bool is_readable_while_armed(MemberDescriptor& descriptor) {
   return eventually([&] {
     if (!descriptor.arm()) return false;
@@ -91,8 +91,8 @@ TEST(MemberSource, WakesAnEventLoop) {
   CHECK_FALSE(sleeper.overslept);
 }
 
-// A member from which nothing has come for long is polled now and then. A message for it that comes
-// just before the sleep rings nobody: the last look must find it.
+// A provider without messages for long is polled only now and then. A message that comes just
+// before the sleep rings no bell, so the last poll before the sleep must find it.
 TEST(MemberSource, TheLastLookBeforeASleepIsAtAQuietMemberToo) {
   SourceRig rig;
   TalkativeProvider talking, silent;
@@ -114,7 +114,7 @@ TEST(MemberSource, TheLastLookBeforeASleepIsAtAQuietMemberToo) {
 
 namespace {
 
-// A call for the moment when the receiver has room.
+// Counts the calls for space at the receiver.
 struct Room : RoomCall {
   Room() {
     call = [](RoomCall& self) noexcept { static_cast<Room&>(self).count.fetch_add(1); };
@@ -124,7 +124,7 @@ struct Room : RoomCall {
 
 }  // namespace
 
-// Nobody rings for room: the loop looks by itself, however long the peer takes.
+// No bell rings for space: the loop checks by itself, however long the peer takes.
 TEST(MemberSource, ALoopThatSleepsIsToldOfRoom) {
   SourceRig rig;
   EventLoop loop;
@@ -158,14 +158,14 @@ TEST(MemberSource, ADescriptorIsReadableNowAndThenWhileRoomIsWaitedFor) {
   Room room;
   rig.own.messenger.notify_room(peer, room);
   for (int i = 0; i < 3; ++i) {
-    CHECK(is_readable_while_armed(descriptor));  // its time is over
+    CHECK(is_readable_while_armed(descriptor));  // its pause is over
     LONGS_EQUAL(0, rig.own.messenger.poll(64));
     LONGS_EQUAL(0, room.count.load());
   }
   rig.group.attach(1).messenger.poll(64);
-  CHECK(eventually([&] { return !descriptor.arm(); }));  // it looks once more
+  CHECK(eventually([&] { return !descriptor.arm(); }));  // arm() checks once more
   LONGS_EQUAL(1, room.count.load());
-  CHECK(arms_in_silence(descriptor));  // as before, until something comes
+  CHECK(arms_in_silence(descriptor));  // silent again, until a message comes
 }
 
 TEST(MemberSource, ADescriptorIsReadableWhenSomethingHasCome) {
@@ -195,7 +195,7 @@ TEST(MemberSource, WhatIsThereAlreadyIsNotWaitedFor) {
   CHECK_FALSE(descriptor.is_armed());
   CHECK_FALSE(rig.is_asleep());
   CHECK(eventually([&] { return descriptor.arm(); }));
-  CHECK(descriptor.arm());  // once more does no harm
+  CHECK(descriptor.arm());  // a second arm() does no harm
 }
 
 TEST(MemberSource, ADescriptorLosesNothing) {
@@ -233,5 +233,5 @@ TEST(MemberSource, TheOwnersDeathMakesItReadable) {
   CHECK(has_input(descriptor.fd()));
   descriptor.disarm();
   rig.own.messenger.poll(64);
-  CHECK(eventually([&] { return descriptor.arm(); }));  // told once
+  CHECK(eventually([&] { return descriptor.arm(); }));  // reported once
 }

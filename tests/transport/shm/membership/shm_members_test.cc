@@ -1,4 +1,4 @@
-// Death, departure, return and the end of the pool, as the others see them.
+// Death, departure, return and the end of the pool, as the other members see them.
 #include "transport/shm/endpoint/shm_provider.h"
 
 #include "platform/clock.h"
@@ -25,7 +25,7 @@ TEST_GROUP(ShmMembers) { TestPool pool; };
 
 TEST(ShmMembers, TheDeadAreHeardToTheLastMessage) {
   for (GroupKind kind : kGroupKinds) {
-    for (uint32_t before : {0u, 40u}) {  // 40: there is a box
+    for (uint32_t before : {0u, 40u}) {  // after 40 messages there is a box
       GroupRig rig(shape_of(kind, 3));
       Member& a = rig.join(0);
       Member& b = rig.join(1);
@@ -68,7 +68,7 @@ TEST(ShmMembers, TheDeadCannotBeSentTo) {
   }
 }
 
-// A sender that waits for room goes on, and learns by its next message that the peer is gone.
+// A sender that waits for space goes on, and learns from its next message that the peer is gone.
 TEST(ShmMembers, TheDeadHaveRoom) {
   for (GroupKind kind : kGroupKinds) {
     GroupRig rig(shape_of(kind, 3));
@@ -99,7 +99,7 @@ TEST(ShmMembers, WhoJoinedAndDiedBetweenTwoPollsIsHeardAndThenGone) {
   }
 }
 
-// Killed at each step between claiming and publishing.
+// The writer is killed at each step between its claim and its publication.
 TEST(ShmMembers, ATornSlotIsPassedOverWhenItsWriterIsDead) {
   for (bool has_moved_the_counter : {false, true}) {
     GroupRig rig(shape_of(GroupKind::kLazy, 3));
@@ -197,7 +197,8 @@ TEST(ShmMembers, WhoComesAfterTheDeadStartsClean) {
       b.messenger.poll(8);
       LONGS_EQUAL(generation, b.events.back().generation);
       CHECK(b.events.back().kind == PeerEventKind::kJoined);
-      // As many each time, so that what was read from the one before could be taken for all of it.
+      // The same number each time: a count of the previous member's messages would seem to be
+      // complete.
       b.received.clear();
       for (int i = 0; i < 5; ++i) {
         CHECK(a.to(1).am_send(1, bytes_of(std::string(100, static_cast<char>('0' + i)))) ==
@@ -205,7 +206,7 @@ TEST(ShmMembers, WhoComesAfterTheDeadStartsClean) {
       }
       b.messenger.poll(8);
       LONGS_EQUAL(5, b.received.size());
-      // To a full queue, and the newcomer must have room all the same.
+      // Fills the queue. The next member must have space all the same.
       int sent = 0;
       for (; b.to(0).am_send(1, bytes_of(std::string(1000, 'u'))) == SendStatus::kDone; ++sent) {
       }
@@ -231,7 +232,7 @@ TEST(ShmMembers, AnEndpointWhoseBoxIsWantedBackWritesNothingForTheNextOne) {
   a.messenger.poll(8);
   CHECK(has_box(a.to(1)));
   talk(c, b, 66 * 16);
-  // Now b wants it back, but a has just used it again; b reads that, and dies.
+  // b wants the box back, but a has just used it again. b reads that message, and dies.
   CHECK(a.to(1).am_send(1, bytes_of("unread")) == SendStatus::kDone);
   a.messenger.poll(8);
   b.messenger.poll(8);
@@ -250,7 +251,7 @@ TEST(ShmMembers, AnEndpointWhoseBoxIsWantedBackWritesNothingForTheNextOne) {
   LONGS_EQUAL(1, next.received.size());
 }
 
-// It dies, its place is given out anew, and the new one writes: all while a poll runs handlers.
+// A new member takes the slot of a dead one and sends a message, while a poll runs handlers.
 TEST(ShmMembers, WhoJoinsDuringAPollIsHeardAsItself) {
   for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh}) {
     GroupRig rig(shape_of(kind, 3));
@@ -299,7 +300,8 @@ TEST(ShmMembers, TheEndOfThePoolIsOneEventAndNobodyIsSentTo) {
   }
 }
 
-// Nobody says any more who dies: time decides, once for all that were claimed by then.
+// The owner no longer reports deaths. A timeout decides, once for all slots that are claimed by
+// then.
 TEST(ShmMembers, ATornSlotIsPassedOverAfterTheEndOfThePool) {
   GroupRig rig(shape_of(GroupKind::kLazy, 3));
   rig.join(0);
@@ -312,11 +314,11 @@ TEST(ShmMembers, ATornSlotIsPassedOverAfterTheEndOfThePool) {
   rig.members().release_owner_life();
   const uint64_t begin_ns = monotonic_ns();
   do {
-    // It must not fall asleep: nobody would wake it.
+    // The poll must report work: nothing would wake a sleeper.
     CHECK(b.messenger.poll(1) > 0);
   } while (b.received.empty());
   CHECK(monotonic_ns() - begin_ns > 40 * kNsPerMs);
-  // Alive after all, and in time: the second claim was not looked at yet.
+  // The writer is alive after all, and in time: its second claim has not been checked yet.
   CHECK(rig.segment().fifo(1).publish(late, {SlotKind::kInline, 1, 0, 0}));
   while (b.messenger.poll(8) > 0) {
   }
@@ -339,16 +341,16 @@ TEST(ShmMembers, SlotsThatAreClaimedWhenOneIsWaitedForAreWaitedForTogether) {
     b.messenger.poll(8);
     return b.counters.abandoned.read() > 0;
   }));
-  for (int i = 0; i < 4; ++i) b.messenger.poll(8);  // no time to wait for each by itself
+  for (int i = 0; i < 4; ++i) b.messenger.poll(8);  // too few to wait for each slot separately
   LONGS_EQUAL(10, b.counters.abandoned.read());
 }
 
-// The owner's control thread changes an entry and then the epoch. A poll that has looked at the
-// epoch before sees the new entry, and what the new member has sent, all the same.
+// The owner's control thread changes an entry, and then the epoch. A poll that has read the old
+// epoch still sees the new entry, and may deliver the new member's messages.
 TEST(ShmMembers, WhoJoinsAnExchangeWithinAPollOfTheOwnerIsHeardOnce) {
   for (bool was_seen_joining : {true, false}) {
     GroupRig rig(shape_of(GroupKind::kExchange, 2));
-    rig.join(1);  // somebody before it, in whose time there was no owner's member yet
+    rig.join(1);  // an earlier member 1, before the owner's member joined
     rig.bury(1);
     Member& owner = rig.join(0);
     owner.messenger.poll(8);

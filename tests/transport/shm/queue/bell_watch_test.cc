@@ -1,5 +1,5 @@
-// A loop that sleeps on its own doorbell is woken by a ring of the futex bell of a messenger
-// that it polls, and no such ring is lost. Members are threads, so that ThreadSanitizer sees them.
+// A loop that sleeps on its own doorbell is woken by the futex bell of a messenger that it polls,
+// and no ring is lost. Members are threads, so that ThreadSanitizer sees them.
 #include "transport/shm/queue/bell_watch.h"
 
 #include <atomic>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr AmId kId = 1;
 
-// The parts that an appliance has: one loop, member 0 of several groups, one watch. Member 1 of
-// each group sends.
+// The parts of an appliance: one loop, member 0 of several groups, and one watch. Member 1 of each
+// group sends.
 struct WatchRig final : PollSource {
   explicit WatchRig(uint32_t group_count) {
     CHECK(loop.create({.spin_ns = 0, .counters = &counters}).ok());
@@ -48,7 +48,7 @@ struct WatchRig final : PollSource {
     CHECK(watch.start(bells, loop.doorbell()).ok());
     thread = std::thread([this] { loop.run(); });
   }
-  // Waits until the loop has heard `count` messages. Returns whether it came to that.
+  // Returns whether the loop has heard `count` messages in time.
   bool hears(uint32_t count) const {
     return eventually([&] { return heard.load() >= count; });
   }
@@ -101,8 +101,8 @@ TEST(BellWatch, LosesNoRing) {
   WatchRig rig(2);
   Endpoint* to_own[] = {&rig.groups[0]->attach(1).to(0), &rig.groups[1]->attach(1).to(0)};
   rig.run();
-  // One by one, as soon as the last one was heard: each meets the loop at another point of its way
-  // to sleep. Now and then the doorbell rings as well, as sockets do.
+  // Sends each message as soon as the previous one was heard, so that it meets the loop at another
+  // step before its sleep. Now and then the doorbell rings as well, as for sockets.
   for (uint32_t i = 0; i < count; ++i) {
     for (uint32_t pause = i % 64; pause > 0; --pause) cpu_relax();
     if (i % 5 == 0) rig.loop.doorbell().ring();
@@ -121,7 +121,7 @@ TEST(BellWatch, DoesNotDisturbALoopThatOthersWake) {
     rig.loop.doorbell().ring();
     while (rig.counters.sleeps.read() == sleeps) std::this_thread::yield();
   }
-  // One for each ring; a few more until the thread waits on a bell that is up.
+  // One sleep for each ring, and a few more until the watch waits on a raised bell.
   CHECK(rig.counters.sleeps.read() < kRings * 3 / 2);
   CHECK_FALSE(rig.sleeper.overslept);
 }

@@ -1,4 +1,4 @@
-// The eager region: against a model that knows every byte.
+// The eager region, compared with a model that knows every byte.
 #include "transport/shm/queue/eager_region_datapath.h"
 
 #include <cstdlib>
@@ -30,7 +30,7 @@ TEST(EagerRegion, GivesPiecesThatDoNotMeet) {
   POINTERS_EQUAL(memory + one.offset, one.memory);
   LONGS_EQUAL(0, one.offset);
   LONGS_EQUAL(128, two.offset);
-  LONGS_EQUAL(192, region.try_take(0, 0).offset);  // a line, too: it has an address
+  LONGS_EQUAL(192, region.try_take(0, 0).offset);  // no bytes take a line, too, for an address
   CHECK_FALSE(region.is_idle());
 }
 
@@ -60,7 +60,7 @@ TEST(EagerRegion, HasSoManyPiecesAndNoMore) {
   CHECK(region.try_take(1, 63).memory != nullptr);
 }
 
-// One that consumes nothing has what is before the reserve, and others what is in it.
+// A peer that consumes nothing gets the bytes before the reserve. Other peers get the reserve.
 TEST(EagerRegion, TheReserveIsForPeersThatHoldNothing) {
   constexpr uint64_t kReserveBytes = kBytes / 4;
   EagerRegion shared{memory, kPeerCount, kReserveBytes};
@@ -75,7 +75,8 @@ TEST(EagerRegion, TheReserveIsForPeersThatHoldNothing) {
   const EagerRegion::Piece whole = take(kReserveBytes, 2);
   LONGS_EQUAL(kBytes - kReserveBytes, whole.offset);
   POINTERS_EQUAL(nullptr, take(1, 3).memory);
-  // A peer that holds a piece there gets no other, also where there is room: it must not get all.
+  // A peer that holds a piece of the reserve gets no other piece, even where there is space:
+  // otherwise it could get all.
   shared.reclaim([](const EagerRegion::Use& use) { return use.member == 1; });
   POINTERS_EQUAL(nullptr, take(1, 2).memory);
   CHECK(take(1, 3).memory != nullptr);
@@ -97,7 +98,7 @@ TEST(EagerRegion, TheLastPiecesAreForPeersThatHoldNone) {
   POINTERS_EQUAL(nullptr, region.try_take(1, 2).memory);
 }
 
-// The record of an operation is its peer's, too, though nobody reclaims it.
+// The record of an operation counts as held by its peer, although reclaim() skips it.
 TEST(EagerRegion, WhatIsHeldCountsUntilItIsCancelled) {
   const EagerRegion::Piece held = region.try_take(64, 1);
   region.hold(held, 1);
@@ -155,7 +156,7 @@ TEST(EagerRegion, RandomAgainstAModel) {
       const uint64_t bytes = random() % 10 == 0 ? random() % kBytes : random() % 200;
       const EagerRegion::Piece piece = region.try_take(bytes, 0);
       if (piece.memory == nullptr) {
-        // Really full: there is no run of free lines that long, or no piece left.
+        // The region is really full: no run of free lines is that long, or no piece is left.
         uint64_t run = 0;
         uint64_t longest = 0;
         for (uint64_t at = 0; at < kBytes; ++at) {

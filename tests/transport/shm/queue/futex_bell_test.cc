@@ -1,4 +1,4 @@
-// The doorbell on a futex: it wakes, it does not wake a thread that is awake, and no ring is lost.
+// The doorbell on a futex: it wakes a sleeper, leaves an awake thread alone, and loses no ring.
 #include "transport/shm/queue/futex_bell.h"
 
 #include <fstream>
@@ -20,7 +20,7 @@
 using namespace bedplate;
 
 TEST_GROUP(FutexBell) {
-  // A ring that was lost would show as a sleep of this long.
+  // A lost ring would show as a sleep of this length.
   static constexpr uint64_t kLongNs = 2 * test::kPatienceNs;
 
   std::atomic<uint32_t> asleep{0};
@@ -35,8 +35,8 @@ TEST_GROUP(FutexBell) {
     test::eventually([&] { return tid.load() != 0 && is_in_futex(tid); });
   }
 
-  // `writers` threads publish and ring, the reader sleeps whenever there is nothing new. Returns
-  // how long its longest sleep was.
+  // `writers` threads publish and ring, and the reader sleeps whenever there is nothing new.
+  // Returns its longest sleep.
   uint64_t longest_sleep_ns(BellFence fence, uint32_t writers, uint64_t each) {
     FutexBell bell(asleep, fence);
     std::atomic<uint64_t> published{0};
@@ -113,8 +113,8 @@ TEST(FutexBell, RingingWhoIsAwakeWritesNothing) {
   LONGS_EQUAL(0, asleep.load());
 }
 
-// A sleeper in futex(2) whose word says that a sender is waking it, which never comes to do so:
-// what a sender leaves that was stopped, or killed, between its two steps.
+// A sleeper in futex(2). A sender that is stopped, or killed, between its two steps leaves the
+// sleeper's word in a state which says that a sender is waking it. The tests set that state.
 struct StoppedRinger {
   explicit StoppedRinger(std::atomic<uint32_t>& asleep, uint64_t limit_ns)
       : sleeper([this, &asleep, limit_ns] {
@@ -158,7 +158,7 @@ TEST(FutexBell, WakeAnywayPutsDownWhatWhoSleepsHasRaised) {
   bell.announce_sleep();
   bell.wake_anyway();
   const uint64_t begin_ns = monotonic_ns();
-  bell.sleep(kLongNs);  // not any more
+  bell.sleep(kLongNs);  // returns at once
   CHECK(monotonic_ns() - begin_ns < test::kPatienceNs);
 }
 

@@ -1,4 +1,4 @@
-// The inbound FIFO: alone, with writers that die at each step, and between real threads.
+// The inbound FIFO: alone, with writers that die at each step, and between threads.
 #include "transport/shm/queue/inbound_fifo_datapath.h"
 
 #include <cstdlib>
@@ -31,7 +31,7 @@ TEST_GROUP(InboundFifo) {
   uint64_t tail = 0;        // the reader's
   uint64_t known_tail = 0;  // a writer's
 
-  // `start`: as if so many messages had gone through already.
+  // `start`: the number of messages that seem to have passed already.
   void make(uint32_t entry_count, uint64_t start = 0) {
     teardown();
     entries = entry_count;
@@ -66,7 +66,7 @@ TEST_GROUP(InboundFifo) {
     fifo.publish(claim, {SlotKind::kInline, 1, sizeof value, sender});
     return true;
   }
-  // Returns the value that came next, or UINT64_MAX.
+  // Returns the next value, or UINT64_MAX.
   uint64_t receive(uint32_t* sender = nullptr) {
     SlotHeader header;
     const MessageSlot& found = fifo.peek(tail, &header);
@@ -115,12 +115,12 @@ TEST(InboundFifo, AClaimShowsWhoseItIs) {
   uint32_t sender = 0;
   CHECK(next_kind(&sender) == SlotKind::kClaimed);
   LONGS_EQUAL(77, sender);
-  LONGS_EQUAL(UINT64_MAX, receive());  // what comes later waits
+  LONGS_EQUAL(UINT64_MAX, receive());  // later messages wait
   fifo.publish(claim, {SlotKind::kInline, 1, 8, 77});
   CHECK(next_kind() == SlotKind::kInline);
 }
 
-// Killed after it took the slot and before it moved the counter.
+// The writer was killed after it took the slot and before it moved the counter.
 TEST(InboundFifo, HelpsAWriterThatDiedBeforeItMovedTheCounter) {
   make(4);
   for (uint64_t round = 0; round < 20; ++round) {
@@ -133,12 +133,12 @@ TEST(InboundFifo, HelpsAWriterThatDiedBeforeItMovedTheCounter) {
     uint32_t sender = 0;
     CHECK(next_kind(&sender) == SlotKind::kClaimed);
     LONGS_EQUAL(9, sender);
-    fifo.set_tail(++tail);  // the reader passes over it
+    fifo.set_tail(++tail);  // the reader skips the slot
     LONGS_EQUAL(round, receive());
   }
 }
 
-// Killed after it moved the counter and before it published.
+// The writer was killed after it moved the counter and before it published.
 TEST(InboundFifo, AllSlotsTornAreUsedAgain) {
   make(4);
   for (int round = 0; round < 5; ++round) {
@@ -164,14 +164,14 @@ TEST(InboundFifo, LapsWrap) {
 
 TEST(InboundFifo, NonsenseInTheCountersEndsInNoSlot) {
   make(8);
-  // One behind the tail is no nonsense: see below.
+  // A counter one behind the tail is valid: see the last test.
   for (uint64_t forged : {uint64_t{1} << 63, UINT64_MAX - 1, uint64_t{8}, uint64_t{1} << 40}) {
     counter().store(forged);
     known_tail = 0;
     CHECK(fifo.try_claim(1, &known_tail).slot == nullptr);
   }
   counter().store(400);
-  fifo.set_tail(400);  // the tail as well: the slots have another lap
+  fifo.set_tail(400);  // the tail too, but the slots have another lap
   known_tail = 0;
   CHECK(fifo.try_claim(1, &known_tail).slot == nullptr);
 }
@@ -185,7 +185,7 @@ TEST(InboundFifo, RandomAgainstAModel) {
     bool is_torn;
   };
   std::deque<Expected> model;
-  std::vector<uint64_t> known(5, 0);  // a tail for each writer, most of them stale
+  std::vector<uint64_t> known(5, 0);  // the tail that each writer knows, mostly a stale one
   for (uint64_t i = 0; i < 100000; ++i) {
     known_tail = known[i % 5];
     switch (random() % 4) {
@@ -223,9 +223,9 @@ TEST(InboundFifo, SeesThatItsBooksDoNotFitTogether) {
   CHECK(fifo.is_valid());
   CHECK(send(1, 1) && send(1, 2));
   CHECK(fifo.is_valid());
-  counter().store(1);  // a writer has not come to move it
+  counter().store(1);  // one writer may not have moved it yet
   CHECK(fifo.is_valid());
-  counter().store(0);  // but two cannot have
+  counter().store(0);  // but not two writers
   CHECK_FALSE(fifo.is_valid());
   counter().store(2);
   fifo.set_tail(4);
@@ -249,7 +249,7 @@ TEST(InboundFifo, ManyThreadsOneReader) {
         const uint64_t value = uint64_t{w} << 32 | i++;
         std::memcpy(claim.slot->payload, &value, sizeof value);
         fifo.publish(claim, {SlotKind::kInline, 1, sizeof value, w});
-        if (i % 1000 == 0) fifo.try_claim(100, &known);  // dead, and the reader knows it
+        if (i % 1000 == 0) fifo.try_claim(100, &known);  // a dead writer's, which the reader skips
       }
     });
   }
@@ -273,14 +273,14 @@ TEST(InboundFifo, ManyThreadsOneReader) {
   LONGS_EQUAL(0, wrong);
 }
 
-// The counter is one behind the tail then. A writer that sees the tail first must not take that for
-// a full FIFO: nobody else may be there to help the counter on.
+// The counter is then one behind the tail. A writer that sees the tail first must not take the FIFO
+// for full, because no other writer may be there to move the counter.
 TEST(InboundFifo, GoesOnBehindTheSlotOfAWriterThatDiedBeforeItMovedTheCounter) {
   make(2);
   CHECK(send(1, 10) && send(1, 11));
   fifo.set_tail(2);
   slot(2).header.store(pack_slot(lap(2), {SlotKind::kClaimed, 0, 0, 2}));
-  fifo.set_tail(3);  // the reader passes over it
+  fifo.set_tail(3);  // the reader skips the slot
   LONGS_EQUAL(2, fifo.claims());
   CHECK(send(1, 13));
   LONGS_EQUAL(4, fifo.claims());

@@ -1,4 +1,4 @@
-// A lane of a mesh: against a model, through the wrap of its indices, and between two threads.
+// A lane of a mesh: compared with a model, at the wrap of its indices, and between two threads.
 #include "transport/shm/queue/mesh_lane_datapath.h"
 
 #include <deque>
@@ -73,9 +73,9 @@ TEST(MeshLane, AForgedTailOnlyMakesItFull) {
   for (uint64_t i = 0; i < kEntries; ++i) CHECK(push(i));
   lane.set_tail(head + 1);  // beyond the head
   CHECK_FALSE(push(99));
-  lane.set_tail(head - kEntries - 1);  // further back than there is room
+  lane.set_tail(head - kEntries - 1);  // further back than the capacity
   CHECK_FALSE(push(99));
-  LONGS_EQUAL(0, known_tail);  // not believed
+  LONGS_EQUAL(0, known_tail);  // the forged tails are ignored
   lane.set_tail(3);
   CHECK(push(99));
   LONGS_EQUAL(3, known_tail);

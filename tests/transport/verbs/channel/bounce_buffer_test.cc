@@ -1,5 +1,5 @@
-// The bounce buffers of verbs: for what is lent and a peer cannot be let at where it lies, and for
-// what is put or got and is not the pool's.
+// The bounce buffers of verbs: for loans of memory that a peer cannot reach, and for puts and gets
+// with local memory outside the pool.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// Not of the pool.
+// Outside the pool.
 std::byte g_outside[64 * kKiB];
 std::byte g_outside_too[64 * kKiB];
 
@@ -78,7 +78,7 @@ TEST(VerbsBounce, MemoryThatIsNotOfThePoolIsPutAndGotThroughIt) {
   CHECK(run([&](Completion* done) { return to_b().put(from.first(8), exposed, done); }) ==
         SendStatus::kDone);
   LONGS_EQUAL(50'001, rig->a.counters.bounced_bytes.read());
-  CHECK_FALSE(to_a().expose(std::span(g_outside)).ok());  // no peer is let at it
+  CHECK_FALSE(to_a().expose(std::span(g_outside)).ok());  // no peer can reach it
 }
 
 TEST(VerbsBounce, ItIsWaitedForAndMoreThanItIsRefused) {
@@ -92,7 +92,7 @@ TEST(VerbsBounce, ItIsWaitedForAndMoreThanItIsRefused) {
   const std::span<const std::byte> more = {g_outside, sizeof g_outside + sizeof g_outside_too};
   CHECK(to_b().put(more.first(sizeof g_outside + 1), exposed, &put) == SendStatus::kRefused);
   CHECK(run([&](Completion* done) { return to_b().put(outside, exposed, done); }) ==
-        SendStatus::kDone);  // all of it
+        SendStatus::kDone);  // the whole buffer
 }
 
 TEST(VerbsBounce, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
@@ -108,7 +108,7 @@ TEST(VerbsBounce, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
   MEMCMP_EQUAL(g_outside, g_outside_too, 10'000);
   LONGS_EQUAL(10'000, rig->a.counters.bounced_bytes.read());
   LONGS_EQUAL(10'000, rig->b.counters.bounced_bytes.read());
-  // It was lent to be read, and that is known without asking the device.
+  // The loan is for reading only, and the borrower knows that without asking the device.
   CHECK(to_a().put(target.span().first(8), loan.remote, nullptr) == SendStatus::kRefused);
   CHECK(to_a().fetch_add(loan.remote, 1, nullptr, nullptr) == SendStatus::kRefused);
   rig->b.messenger->release(loan);
@@ -119,7 +119,7 @@ TEST(VerbsBounce, LoansOfMemoryThatIsNotOfThePoolAreReadIntoSuch) {
 TEST(VerbsBounce, ALoanOfNothingComesBack) {
   if (!start()) BP_SKIP(kNoVerbs);
   ReceivedTexts at_b(*rig->b.messenger);
-  for (uint32_t i = 0; i < 2 * kVerbsLoanCountMax; ++i) {  // each place is free again
+  for (uint32_t i = 0; i < 2 * kVerbsLoanCountMax; ++i) {  // each slot is free again
     Counted returned;
     CHECK(insist([&] { return to_b().am_send_loan(kLent, view("none"), {}, &returned); }) ==
           SendStatus::kPending);
@@ -147,7 +147,7 @@ TEST(VerbsBounce, WhatABreakInterruptedIsWholeAgain) {
   CHECK(
       rig->poll_until([&] { return lent.count + forged_put.count + put.count + got.count == 4; }));
   CHECK(forged_put.outcome == Outcome::kNotDone && got.outcome == Outcome::kNotDone);
-  BYTES_EQUAL(77, static_cast<uint8_t>(g_outside_too[0]));  // nothing of it was got
+  BYTES_EQUAL(77, static_cast<uint8_t>(g_outside_too[0]));  // no byte was read
   CHECK(rig->connect());
   CHECK(run([&](Completion* done) { return to_b().put(outside, exposed, done); }) ==
         SendStatus::kDone);
@@ -158,7 +158,7 @@ TEST(VerbsBounce, WhatABreakInterruptedIsWholeAgain) {
   CHECK(rig->poll_until([&] { return again.count == 1; }));
 }
 
-// A peer that has borrowed through the buffer has the key of all of it.
+// A peer that has borrowed through the buffer has the key of the whole buffer.
 TEST(VerbsBounce, OfALoanThatIsOverNothingIsLeftInIt) {
   if (!start_with_target()) BP_SKIP(kNoVerbs);
   if (rig->device().enforces_windows()) BP_SKIP("this RDMA device opens each loan by a window");
@@ -172,7 +172,7 @@ TEST(VerbsBounce, OfALoanThatIsOverNothingIsLeftInIt) {
   const RemoteMemory over = at_b.loans[0].remote;
   CHECK(run([&](Completion* done) {
           return to_a().get({g_outside_too, 10'000}, over, done);
-        }) == SendStatus::kDone);  // the key stands
+        }) == SendStatus::kDone);  // the key is still valid
   const auto is_nothing = [](std::byte one) { return one == std::byte{0}; };
   CHECK(std::all_of(g_outside_too, g_outside_too + 10'000, is_nothing));
 }
@@ -199,7 +199,7 @@ TEST(VerbsBounce, WhereThereAreWindowsItIsReadThroughThem) {
     rig->b.messenger->release(loan);
     CHECK(rig->poll_until([&] { return returned.count == 1; }));
     if (round != kVerbsLoanCountMax) continue;
-    // Once it came back its key opens nothing.
+    // Once the loan has come back, its key opens nothing.
     CHECK(to_a().get({g_outside_too, 3000}, loan.remote, &late) == SendStatus::kPending);
     CHECK(rig->poll_until([&] { return late.count == 1; }));
     CHECK(late.outcome == Outcome::kNotDone);

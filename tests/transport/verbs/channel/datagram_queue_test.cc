@@ -1,5 +1,5 @@
-// Datagrams: small, to any peer that is connected, without a promise; those of strangers are
-// dropped and counted.
+// Datagrams: small, unreliable, and for any connected peer. Datagrams of strangers are dropped and
+// counted.
 #include "transport/verbs/channel/datagram_queue_datapath.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// A queue that is nobody's.
+// A queue that belongs to no provider.
 struct LoneQueue {
   static constexpr uint32_t kCount = 16;
   static constexpr uint32_t kKey = 7;
@@ -40,11 +40,11 @@ struct LoneQueue {
               .ok());
   }
   ~LoneQueue() {
-    queue.destroy();  // before what it completes to
+    queue.destroy();  // before its completion queue
     ibv_destroy_cq(completions);
   }
-  // Sends a datagram that no DatagramQueue would send, by a queue pair of its own. Returns true if
-  // it went.
+  // Sends a datagram that no DatagramQueue would send, by a queue pair of its own. Returns whether
+  // it was sent.
   bool send_raw(const DatagramPeer& to, uint32_t bytes) {
     ibv_qp_init_attr made = {};
     made.send_cq = made.recv_cq = completions;
@@ -86,7 +86,7 @@ struct LoneQueue {
     ibv_destroy_ah(handle);
     return is_sent && completion.status == IBV_WC_SUCCESS;
   }
-  // Returns how many have ended.
+  // Returns the number of completions.
   uint32_t poll() {
     ibv_wc completion = {};
     uint32_t count = 0;
@@ -149,7 +149,7 @@ TEST(VerbsDatagrams, ArriveUpToTheMtu) {
 
 TEST(VerbsDatagrams, ManyArriveWhereThereIsRoomAndTheRestIsLost) {
   if (!start()) BP_SKIP(kNoVerbs);
-  // b does not poll: what it has no buffer for is nobody's fault.
+  // b does not poll, so datagrams without a buffer are lost without an error.
   uint32_t sent = 0;
   const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
   while (sent < 100 && monotonic_ns() < deadline_ns) {
@@ -162,7 +162,7 @@ TEST(VerbsDatagrams, ManyArriveWhereThereIsRoomAndTheRestIsLost) {
   CHECK(inbox.payloads.size() < 100);
   const std::set<std::string> distinct(inbox.payloads.begin(), inbox.payloads.end());
   LONGS_EQUAL(inbox.payloads.size(), distinct.size());
-  // And polled, all of them come, the connection's messages beside them.
+  // While b polls, all datagrams come, beside the connection's own messages.
   inbox.payloads.clear();
   for (sent = 0; sent < 1000; ++sent) {
     CHECK(rig->poll_until([&] { return send(std::to_string(sent)) == SendStatus::kDone; }));
@@ -195,7 +195,7 @@ TEST(VerbsDatagrams, WhoTakesNoneIsSentNone) {
 
 TEST(VerbsDatagrams, StrangersAreDroppedAndCounted) {
   if (!start()) BP_SKIP(kNoVerbs);
-  // It knows all that can be known of b's queue, which is more than it could.
+  // The stranger knows all about b's queue, which is more than it could know.
   const DatagramPeer b = static_cast<VerbsEndpoint&>(rig->a.to("b")).datagram_address();
   LoneQueue stranger(*rig);
   stranger.queue.set_peer(0, b);
@@ -210,7 +210,7 @@ TEST(VerbsDatagrams, StrangersAreDroppedAndCounted) {
   keyless.key += 1;
   stranger.queue.set_peer(0, keyless);
   CHECK(stranger.queue.send(0, kData, view("the device drops it")) == SendStatus::kDone);
-  CHECK(send("from a") == SendStatus::kDone);  // behind it
+  CHECK(send("from a") == SendStatus::kDone);  // behind that datagram
   CHECK(rig->poll_until([&] { return inbox.payloads.size() == 1; }));
   STRCMP_EQUAL("from a", inbox.payloads[0].c_str());
   LONGS_EQUAL(2, strange());
@@ -226,8 +226,8 @@ TEST(VerbsDatagrams, WhatIsTooShortIsDroppedAndCounted) {
   LONGS_EQUAL(0, strange());
 }
 
-// Soft RoCE takes a receive whose key is wrong for a fault of the queue pair, as other devices do
-// with faults of their own.
+// With soft RoCE, a receive with a wrong key fails the queue pair. Other devices have faults of
+// their own.
 TEST(VerbsDatagrams, AQueuePairThatFailsComesBack) {
   if (!start()) BP_SKIP(kNoVerbs);
   DatagramCounters counters;
@@ -240,7 +240,7 @@ TEST(VerbsDatagrams, AQueuePairThatFailsComesBack) {
     CHECK(good.queue.send(0, kData, view("to nobody's memory")) == SendStatus::kDone);
     CHECK(rig->poll_until([&] {
       good.poll();
-      CHECK(failing.poll() <= LoneQueue::kCount);  // what came back is not posted, to come back
+      CHECK(failing.poll() <= LoneQueue::kCount);  // a flushed receive is not posted again
       return counters.renewed.read() == times;
     }));
   }

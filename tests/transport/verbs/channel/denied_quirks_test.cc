@@ -1,7 +1,8 @@
-// Each quirk denied, and not denied: denied, the fault happens that device_quirks.h describes; not
-// denied, it does not. If such a test fails, the quirk may have gone from the device at hand.
+// Each quirk, denied and not denied. If it is denied, the fault that device_quirks.h describes
+// happens; if not, it does not. If such a test fails, the device at hand may no longer have the
+// quirk.
 //
-// Not here: reset_keeps_reads, by which the kernel uses memory that it has freed (docs/verbs.md).
+// Not here: reset_keeps_reads, which makes the kernel use memory that it has freed (docs/verbs.md).
 #include "transport/verbs/device/device_quirks.h"
 
 #include <cstring>
@@ -29,7 +30,7 @@ TEST_GROUP_BASE(VerbsDeniedQuirks, VerbsFixture) {
                ->quirks().*
            quirk;
   }
-  // Both sides anew, with the quirk or without.
+  // Starts both sides again, with the quirk or without.
   void begin(bool DeviceQuirks::*quirk, bool is_denied) {
     rig.reset();
     options.denied = {};
@@ -41,7 +42,7 @@ TEST_GROUP_BASE(VerbsDeniedQuirks, VerbsFixture) {
   VerbsRigOptions options;
 };
 
-// The answer is taken for come: the caller is told kDone, and has not got it.
+// If denied, an answer that has not come counts as come: the caller gets kDone without the data.
 TEST(VerbsDeniedQuirks, AnAnswerThatHasNotComeIsTakenForDone) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   if (!has(&DeviceQuirks::ends_without_answer)) BP_SKIP(kNoQuirk);
@@ -51,11 +52,11 @@ TEST(VerbsDeniedQuirks, AnAnswerThatHasNotComeIsTakenForDone) {
   for (const bool is_denied : {false, true}) {
     begin(&DeviceQuirks::ends_without_answer, is_denied);
     const RemoteMemory exposed = to_a().expose(target.span()).take();
-    // It looks as if it had not come, for one place of the queue.
+    // The answer looks as if it had not come, for one slot of the queue.
     const uint64_t mark = SendQueue::answer_mark(2);
     std::memcpy(target.memory + 56, &mark, sizeof mark);
     size_t unknown_count = 0;
-    for (size_t i = 0; i < 16; ++i) {  // the queue is that deep
+    for (size_t i = 0; i < 16; ++i) {  // the depth of the queue
       Counted ended;
       CHECK(to_b().get(into.span(), exposed, &ended) == SendStatus::kPending);
       CHECK(rig->poll_until([&] { return ended.count == 1; }));
@@ -65,7 +66,7 @@ TEST(VerbsDeniedQuirks, AnAnswerThatHasNotComeIsTakenForDone) {
   }
 }
 
-// A peer that is given a part of a page gets what lies behind it.
+// A peer that may reach a part of a page can read the bytes behind it.
 TEST(VerbsDeniedQuirks, WhatLiesBehindAWindowIsRead) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   if (!has(&DeviceQuirks::ignores_window_bounds)) BP_SKIP(kNoQuirk);
@@ -89,7 +90,8 @@ TEST(VerbsDeniedQuirks, WhatLiesBehindAWindowIsRead) {
   BYTES_EQUAL(7, static_cast<uint8_t>(into.memory[block.bytes - 1]));
 }
 
-// It passes for one whose connection broke, and is let in again, as often as it likes.
+// A peer that sends too much counts as a peer whose connection broke, and may connect again, any
+// number of times.
 TEST(VerbsDeniedQuirks, WhoSaysTooMuchIsLetInAgain) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   if (!has(&DeviceQuirks::hides_long_messages)) BP_SKIP(kNoQuirk);
@@ -112,7 +114,7 @@ TEST(VerbsDeniedQuirks, WhoSaysTooMuchIsLetInAgain) {
   }
 }
 
-// Nothing gets around it: the operator is told what to look at, or is not.
+// There is no workaround: the quirk only decides whether the log has the advice.
 TEST(VerbsDeniedQuirks, NobodyIsToldThatTheManagerMayBeLost) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   if (!has_managed_device()) BP_SKIP(kNoManager);
@@ -124,7 +126,7 @@ TEST(VerbsDeniedQuirks, NobodyIsToldThatTheManagerMayBeLost) {
     options.denied.loses_manager = is_denied;
     StderrCapture log;
     rig = std::make_unique<VerbsRig>(options);
-    (void)to_b();  // of which there is none
+    (void)to_b();  // there is no b
     CHECK(rig->poll_until([&] { return log.text().find("connecting to b") != std::string::npos; }));
     const bool is_told = log.finish().find("rdma link delete, add") != std::string::npos;
     CHECK(is_told == !is_denied);

@@ -1,4 +1,4 @@
-// Which endpoints have something to post: each once, and none after that.
+// The endpoints that have something to post: each is posted once, and none is left.
 #include "transport/verbs/channel/dirty_list_datapath.h"
 
 #include <vector>

@@ -1,5 +1,5 @@
-// How what was begun over verbs ends when something goes wrong: in the middle of a transfer, when a
-// life ends in a poll, when memory is withdrawn, when the device goes away.
+// The ends of verbs operations when something goes wrong: in the middle of a transfer, when a
+// connection ends in a poll, when memory is withdrawn, and when the device goes away.
 #include <array>
 #include <cstring>
 #include <functional>
@@ -36,10 +36,10 @@ TEST(VerbsEnds, ATransferThatIsRefusedInTheMiddleIsUnknownAndWhatIsBehindNotDone
   CHECK(to_b().put(source.span(), forged, &refused) == SendStatus::kPending);
   CHECK(to_b().put(source.span(), forged, &behind) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return refused.count + behind.count == 2; }));
-  BYTES_EQUAL(9, static_cast<uint8_t>(target.memory[0]));  // a part of it has happened
+  BYTES_EQUAL(9, static_cast<uint8_t>(target.memory[0]));  // a part was written
   CHECK(refused.outcome == Outcome::kUnknown);
   CHECK(behind.outcome == Outcome::kNotDone);
-  // The next one's end has nothing to do with that part.
+  // The outcome of the next operation does not depend on that part.
   CHECK(rig->connect());
   CHECK(to_b().put(source.span().first(8), forged.part(kExportBytes, 8), &whole) ==
         SendStatus::kPending);
@@ -47,8 +47,8 @@ TEST(VerbsEnds, ATransferThatIsRefusedInTheMiddleIsUnknownAndWhatIsBehindNotDone
   CHECK(whole.outcome == Outcome::kNotDone);
 }
 
-// Some devices end a read or an atomic well and have not written its answer. Here the answer
-// itself looks as if it had not come, for one place of the queue.
+// Some devices end a read or an atomic with success, and have not written its answer. Here the
+// answer itself looks as if it had not come, for one slot of the queue.
 TEST(VerbsEnds, AnAnswerThatHasNotComeIsUnknown) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block target(64), into(64);
@@ -67,7 +67,7 @@ TEST(VerbsEnds, AnAnswerThatHasNotComeIsUnknown) {
   });
   for (const auto& operation : operations) {
     size_t unknown_count = 0;
-    for (size_t i = 0; i < 16; ++i) {  // the queue is that deep
+    for (size_t i = 0; i < 16; ++i) {  // the depth of the queue
       Counted ended;
       CHECK(operation(&ended) == SendStatus::kPending);
       CHECK(rig->poll_until([&] { return ended.count == 1; }));
@@ -79,7 +79,7 @@ TEST(VerbsEnds, AnAnswerThatHasNotComeIsUnknown) {
   LONGS_EQUAL(0, rig->a.counters.broken.read());
 }
 
-// The first of two requests, whose end is as good as that of the second.
+// The first of two requests has no answer, although both requests end with success.
 TEST(VerbsEnds, APartWhoseAnswerHasNotComeMakesTheWholeUnknown) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block target(12 * kMiB), into(12 * kMiB);
@@ -97,8 +97,9 @@ TEST(VerbsEnds, APartWhoseAnswerHasNotComeMakesTheWholeUnknown) {
     return outcome = ended.outcome;
   };
   for (int i = 0; i < 8; ++i) CHECK(get_once() == Outcome::kDone);
-  // Each get takes two of the queue's 16 places, but what else is sent takes some, too: which of
-  // the two a get's first request has may change at any time, so both are tried until it has.
+  // Each get takes two of the queue's 16 slots, but other requests take slots, too. So the slot of
+  // a get's first request may change between odd and even at any time. The test tries both until
+  // one matches.
   for (int i = 0; i < 64 && outcome == Outcome::kDone; ++i) {
     const uint64_t mark = SendQueue::answer_mark(i / 8 % 2);
     std::memcpy(target.memory + part_bytes - sizeof mark, &mark, sizeof mark);
@@ -108,8 +109,7 @@ TEST(VerbsEnds, APartWhoseAnswerHasNotComeMakesTheWholeUnknown) {
   LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());
 }
 
-// Else a list of them would have to get through before a device that has stopped is told from one
-// that is slow.
+// Otherwise a whole list would have to end before a stopped device differs from a slow one.
 TEST(VerbsEnds, LargeTransfersEndEachByItself) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   constexpr size_t kCount = 4;
@@ -119,7 +119,7 @@ TEST(VerbsEnds, LargeTransfersEndEachByItself) {
   CHECK(start({.exported = target.span()}));
   const RemoteMemory exposed = to_a().expose(target.span()).take();
   Counted ended[kCount];
-  for (size_t i = 0; i < kCount; ++i) {  // one list
+  for (size_t i = 0; i < kCount; ++i) {  // posted as one list
     CHECK(to_b().put(source.span(), exposed.part(i * source.bytes, source.bytes), &ended[i]) ==
           SendStatus::kPending);
   }
@@ -141,19 +141,19 @@ TEST(VerbsEnds, ALifeThatEndsInAPollIsCounted) {
   uint32_t counted = 0;
   const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
   while (returned.count == 0 && monotonic_ns() < deadline_ns) counted = rig->a.verbs->poll(64);
-  CHECK(counted > 0);  // else a sleep after a poll that found nothing forgets what it began
+  CHECK(counted > 0);  // otherwise a sleep after an idle poll forgets what this poll began
   CHECK(returned.outcome == Outcome::kUnknown);
 }
 
-// Else a device that has stopped sending until more is posted, as soft RoCE does after some losses,
-// would be waited for without end.
+// A device may stop sending until more is posted, as soft RoCE does after some losses. Without a
+// further request, the wait for it would never end.
 TEST(VerbsEnds, WhatDoesNotEndIsFollowedByMore) {
   if (!start()) BP_SKIP(kNoVerbs);
   ReceivedTexts at_b(*rig->b.messenger);
-  CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);  // its end is not asked for
+  CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);  // without a signal for its end
   CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1; }));
   CHECK(rig->poll_until([&] { return rig->a.counters.kicks.read() > 0; }));
-  // That ends, and all before it with it: then there is nothing more to wait for.
+  // The further request ends, and all earlier ones with it. Then there is nothing to wait for.
   bool is_quiet = false;
   for (int i = 0; i < 10 && !is_quiet; ++i) {
     const uint64_t before = rig->a.counters.kicks.read();
@@ -178,14 +178,14 @@ TEST(VerbsEnds, AFlushEndsBehindWhatWasWithdrawnBeforeIt) {
   to_a().withdraw(description.value());
   CHECK(to_a().flush(&flushed) == SendStatus::kPending);
   while (flushed.count == 0) rig->b.messenger->poll(16);
-  // From here on the memory is its owner's alone. That nothing at all was written only the device
-  // knows: a put through a window may end in the middle of it.
+  // From here on the memory belongs to its owner alone. Only the device knows that nothing at all
+  // was written: a put through a window may end in its middle.
   CHECK(to_b().put(source.span(), description.value(), &late) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return late.count == 1; }));
   CHECK(late.outcome == Outcome::kUnknown);
   BYTES_EQUAL(0, static_cast<uint8_t>(exposed.memory[0]));
   CHECK(rig->connect());
-  to_a().withdraw(description.value());  // of a former connection: nothing
+  to_a().withdraw(description.value());  // of an earlier connection: does nothing
   CHECK(to_a().flush(nullptr) == SendStatus::kDone);
 }
 
@@ -200,7 +200,7 @@ TEST(VerbsEnds, WhereADeviceTellsOfTheLastReceiveThatIsWaitedForButNotForEver) {
   LONGS_EQUAL(1, events.take());
   CHECK(rig->device().tells_last_receive());
   const uint64_t begin_ns = monotonic_ns();
-  break_connection(exposed);  // soft RoCE tells nothing
+  break_connection(exposed);  // soft RoCE has no such event
   CHECK(rig->connect());
   CHECK(monotonic_ns() - begin_ns >= 900 * kNsPerMs);
 }
@@ -215,7 +215,8 @@ TEST(VerbsEnds, ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn) {
   CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &returned) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
   StderrCapture log;
-  // As after `rdma link delete`, or when it was pulled out: no call of verbs works any more.
+  // As after `rdma link delete`, or when the device was pulled out: no call of verbs works any
+  // more.
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   CHECK(dup2(nothing, rig->device().context()->cmd_fd) >= 0);
   close(nothing);
@@ -229,7 +230,7 @@ TEST(VerbsEnds, ADeviceThatGoesAwayEndsAllAndTheProcessGoesOn) {
   LONGS_EQUAL(1, returned.count);
   CHECK(returned.outcome == Outcome::kUnknown);
   LONGS_EQUAL(1, put.count);
-  CHECK(put.outcome == Outcome::kUnknown);  // it lies where the device would find it
+  CHECK(put.outcome == Outcome::kUnknown);  // the device could still find it in the queue
   CHECK(to_b().flush(&flushed) == SendStatus::kGone);
   rig->b.messenger->release(at_b.loans[0]);
   rig->a.messenger->wait(kNsPerMs);

@@ -18,7 +18,7 @@ TEST_GROUP(VerbsParts) {
   Dispatcher dispatcher;
   KeyTable keys;
   VerbsCounters counters;
-  alignas(16) std::byte device[16];  // nobody looks into it
+  alignas(16) std::byte device[16];  // never read
   VerbsParts parts;
   std::vector<std::byte> memory = std::vector<std::byte>(2 * BounceBuffer::kPageBytes);
 
@@ -34,7 +34,7 @@ TEST_GROUP(VerbsParts) {
     parts.dirty.create(3);
     CHECK(parts.is_valid());
   }
-  // True if `parts` stays valid with `value` in `place`; puts the old value back.
+  // Whether `parts` is valid with `value` in `place`. Restores the old value.
   template <typename T>
   bool is_valid_with(T & place, T value) {
     std::swap(place, value);
@@ -77,7 +77,7 @@ TEST(VerbsParts, NoMoreDrainOrAreDirtyThanThereAre) {
 }
 
 #if BP_DEBUG
-// The provider's holds in its poll.
+// The provider takes the same hold during its poll.
 TEST(VerbsParts, WhileOneThreadPollsAllIsItsAlone) {
   VerbsEndpoint endpoint(parts);
   const RemoteMemory remote;

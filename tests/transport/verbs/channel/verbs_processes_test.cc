@@ -1,5 +1,5 @@
-// Verbs between processes, and what a machine does to them: a peer that sleeps in its event loop,
-// one that is killed, a link that is down for a while.
+// Verbs between processes: a peer that sleeps in its event loop, a peer that is killed, and a link
+// that is down for a while.
 #include <cerrno>
 #include <cstring>
 #include <deque>
@@ -29,7 +29,7 @@ constexpr uint64_t kExportBytes = 4 * kMiB;
 
 std::span<const std::byte> view(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-// Sends back whatever comes, in order; a message kMemory is answered with the export's description.
+// Sends back each message, in order. Answers a message kMemory with the export's description.
 struct Echo {
   std::span<std::byte> exported;
   Endpoint* to = nullptr;
@@ -94,7 +94,7 @@ class Peer {
   pid_t process_ = 0;
 };
 
-// The address that such a peer listens at.
+// The address at which a peer listens.
 std::string address_of_peer() {
   if (is_by_manager()) return std::string("tcp:") + kManagedAddress + ":19999";
   return "unix:/tmp/bedplate-verbs-peer-" + std::to_string(getpid());
@@ -187,7 +187,7 @@ TEST(VerbsProcesses, AKilledPeerIsNoticedAndItsSuccessorIsReached) {
     std::free(block);
     for (const Put& put : puts) {
       CHECK(put.count <= 1);
-      // The peer was gone: it cannot have been done.
+      // The peer was gone, so the put cannot be done.
       if (&put >= &puts[kBeforeItsEnd] && put.count == 1) CHECK(put.outcome != Outcome::kDone);
     }
     memory = {};

@@ -1,9 +1,9 @@
-// The promise that the project exists for: any pointer that malloc gave out is source and target
-// of RDMA as it is, and after the seal nothing is registered any more.
+// The promise of the project: any pointer from malloc is a source and a target of RDMA as it is,
+// and after the seal nothing is registered any more.
 //
-// In a process of its own, whose pool is sealed: 10,000 operations, each on memory that was
-// allocated for it, in random sizes, with other blocks allocated and freed in between; every byte
-// is looked at at the far end. Registrations are counted by us and by the kernel.
+// The test runs in a process of its own, whose pool is sealed: 10,000 operations of random sizes,
+// each on memory that was allocated for it, with other blocks allocated and freed in between. Every
+// byte is checked at the far end. The test and the kernel count registrations.
 #include <cinttypes>
 #include <cstdio>
 #include <random>
@@ -68,8 +68,8 @@ class Traffic {
     Kind kind = Kind::kLoan;
     uint32_t number = 0;
     uint64_t bytes = 0;
-    Block block;  // at a: what is lent, put, or got into
-    Block into;   // at b: where a loan is read to
+    Block block;  // at a: lent, put, or the target of a get
+    Block into;   // at b: the loan is read into it
     Loan loan;
     struct Read : Completion {
       Operation* whole = nullptr;
@@ -77,7 +77,7 @@ class Traffic {
     bool is_under_way = false;
   };
 
-  // The place in b's open memory that operation `slot` has to itself.
+  // The offset of the part of b's open memory that belongs to this operation.
   uint64_t offset(const Operation& operation) const {
     return static_cast<uint64_t>(&operation - operations_) * kBytesMax;
   }
@@ -122,7 +122,7 @@ class Traffic {
     return to_b.am_send_loan(kLent, header, block, &operation);
   }
 
-  // b: reads the loan into memory that it allocates now.
+  // At b: reads the loan into memory that it allocates now.
   void borrow(const Message& message) {
     uint32_t number = 0;
     std::memcpy(&number, message.payload.data(), sizeof number);
@@ -158,8 +158,8 @@ class Traffic {
     BP_PROBE_CHECK(is_filled(data, operation.bytes, operation.number));
   }
 
-  // Others allocate and free meanwhile; and what was used stays for a while, so that new blocks
-  // lie elsewhere.
+  // Allocates and frees other blocks meanwhile. keep() holds used blocks for a while, so that new
+  // blocks have other addresses.
   void churn() { keep(random_() % 3 == 0 ? nullptr : allocate(1 + random_() % 20'000)); }
   void keep(Block block) { others_[random_() % std::size(others_)] = std::move(block); }
 

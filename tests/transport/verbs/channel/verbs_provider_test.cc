@@ -1,5 +1,5 @@
-// The verbs provider beyond what every provider keeps to (provider_conformance_test.cc): credits,
-// sleep, the three ways of a loan, and what becomes of everything when a connection breaks.
+// The verbs provider beyond the requirements for every provider (provider_conformance_test.cc):
+// credit, sleep, the three kinds of loans, and connections that break.
 #include "transport/verbs/channel/verbs_provider.h"
 
 #include <cstring>
@@ -46,7 +46,7 @@ TEST(VerbsProvider, WhoDoesNotPollIsSentAWindowAndNoMore) {
     rig->a.messenger->poll(16);
   }
   LONGS_EQUAL(8, accepted);
-  // Once it polls, as many as one likes, in order; the other direction is silent all the time.
+  // Once b polls, any number of messages arrives in order, although the other direction is silent.
   while (accepted < 1000) {
     if (to_b().am_send(kData, view(std::to_string(accepted))) == SendStatus::kDone) ++accepted;
     rig->poll();
@@ -152,17 +152,16 @@ TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {
     const uint64_t slept_ns = monotonic_ns() - begin_ns;
     sender.join();
     CHECK(slept_ns >= 20 * kNsPerMs && slept_ns < kPatienceNs);
-    CHECK(wait_count <= 4);  // that it was not awake all the time
+    CHECK(wait_count <= 4);  // it was not awake all the time
   }
 }
 
-// An event that was armed for one sleep, and came when that was over, is no reason to wake from the
-// next.
+// An event that was armed for one sleep may come after that sleep. It must not end the next sleep.
 TEST(VerbsProvider, WhatItPolledAwakeDoesNotWakeItLater) {
   if (!start()) BP_SKIP(kNoVerbs);
   ReceivedTexts at_b(*rig->b.messenger);
   uint32_t slept_count = 0;
-  for (size_t i = 0; i < 5; ++i) {  // now and then the connector rings
+  for (size_t i = 0; i < 5; ++i) {  // the connector rings now and then
     rig->b.messenger->wait(0);
     CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);
     CHECK(rig->poll_until([&] { return at_b.payloads.size() == i + 1; }));
@@ -178,7 +177,7 @@ TEST(VerbsProvider, SaysAgainWhileNobodyAnswersAndGoneInTheEnd) {
   VerbsRigOptions options;
   options.timing.give_up_ns = 200 * kNsPerMs;
   rig = std::make_unique<VerbsRig>(options);
-  rig->b.verbs.reset();  // it listens no more
+  rig->b.verbs.reset();  // b no longer listens
   StderrCapture log;
   Endpoint& nobody = to_b();
   CHECK(nobody.am_send(kData, {}) == SendStatus::kAgain);
@@ -186,7 +185,7 @@ TEST(VerbsProvider, SaysAgainWhileNobodyAnswersAndGoneInTheEnd) {
   const std::string text = log.finish();
   STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": ").c_str(), text.c_str());
   STRCMP_CONTAINS("; trying on; see whether it is started and listens there", text.c_str());
-  // Told once, not for each try.
+  // Logged once, and not for each try.
   CHECK_EQUAL(std::string::npos, text.find("connecting to b", text.find("connecting to b") + 1));
   rig->restart_b();
   CHECK(rig->connect());
@@ -215,7 +214,7 @@ TEST(VerbsProvider, ARefusedOperationHasNotHappenedAndTheConnectionComesBack) {
   BYTES_EQUAL(0, static_cast<uint8_t>(target.memory[5000]));
   CHECK(rig->connect());
   Counted again;
-  CHECK(to_b().put(source.span(), exposed, &again) == SendStatus::kPending);  // the key stands
+  CHECK(to_b().put(source.span(), exposed, &again) == SendStatus::kPending);  // the key is valid
   CHECK(rig->poll_until([&] { return again.count == 1; }));
   CHECK(again.outcome == Outcome::kDone);
 }
@@ -278,15 +277,16 @@ TEST(VerbsProvider, LoansOfABrokenConnectionComeBackAsUnknown) {
   CHECK(rig->poll_until([&] { return delivered.count == 1 && open.count == 1; }));
   CHECK(delivered.outcome == Outcome::kUnknown);
   CHECK(rig->connect());
-  // Neither by the bounce buffer nor by an export: the bytes may be another's by now.
+  // Neither through the bounce buffer nor through an export: the bytes may belong to another loan
+  // now.
   for (const Loan& loan : at_b.loans) {
     CHECK(to_a().get(not_delivered.span(), loan.remote, &got) == SendStatus::kRefused);
   }
-  rig->b.messenger->release(at_b.loans[0]);  // means nothing any more
+  rig->b.messenger->release(at_b.loans[0]);  // has no effect any more
   CHECK(to_b().am_send(kData, view("after")) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return at_b.payloads.size() == 3; }));
   LONGS_EQUAL(1, delivered.count);
-  // One that the peer has not got is not delivered later.
+  // A loan that the peer has not received is not delivered later.
   CHECK(to_b().am_send_loan(kLent, view("two"), not_delivered.span(), &undelivered) ==
         SendStatus::kPending);
   break_connection(exposed);
@@ -300,7 +300,7 @@ TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
   CHECK(start({.exported = target.span()}));
   const RemoteMemory of_the_old = to_a().expose(target.span()).take();
   for (int i = 0; i < 5; ++i) CHECK(to_b().am_send(kData, view("lost")) == SendStatus::kDone);
-  rig->restart_b();  // before it consumed them
+  rig->restart_b();  // before b consumed them
   ReceivedTexts at_b(*rig->b.messenger);
   CHECK(rig->connect());
   LONGS_EQUAL(5, rig->a.counters.lost.read());
@@ -314,7 +314,7 @@ TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
   LONGS_EQUAL(1, rig->a.counters.broken.read());
 }
 
-// Soft RoCE does not hold peers to a window's bounds, but binds and invalidates as all others.
+// Soft RoCE does not enforce a window's bounds, but binds and invalidates like all other devices.
 TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
   if (!start({.trust_windows = true})) BP_SKIP(kNoVerbs);
   if (!rig->device().has_windows()) BP_SKIP("this RDMA device has no memory windows");
@@ -337,7 +337,7 @@ TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
     rig->b.messenger->release(loan);
     CHECK(rig->poll_until([&] { return returned.count == 1; }));
     if (round % 100 != 99) continue;
-    // Once it came back, its key opens nothing; and what breaks by that comes again.
+    // Once the loan has come back, its key opens nothing. The connection breaks, and comes back.
     CHECK(to_a().get(into.span().first(bytes), loan.remote, &late) == SendStatus::kPending);
     CHECK(rig->poll_until([&] { return late.count == 1; }));
     CHECK(late.outcome == Outcome::kNotDone);
@@ -355,7 +355,7 @@ TEST(VerbsProvider, WindowsThatWereBoundWhenTheConnectionBrokeAreBoundAgain) {
   CHECK(exposed.ok());
   const RemoteMemory window = exposed.value();
   Counted put, returned, got;
-  CHECK(to_a().am_send(kData, {}) == SendStatus::kDone);  // the window is bound before it
+  CHECK(to_a().am_send(kData, {}) == SendStatus::kDone);  // the window is bound before this message
   CHECK(to_b().am_send_loan(kLent, {}, lent.span(), &returned) == SendStatus::kPending);
   CHECK(rig->poll_until([&] { return at_b.loans.size() == 1; }));
   CHECK(to_b().put(into.span(), window, &put) == SendStatus::kPending);
@@ -364,7 +364,7 @@ TEST(VerbsProvider, WindowsThatWereBoundWhenTheConnectionBrokeAreBoundAgain) {
   break_connection(window);
   CHECK(rig->poll_until([&] { return returned.count == 1; }));
   CHECK(rig->connect());
-  // Both mean nothing any more, and that is known without asking the device.
+  // Both are void, and the initiator knows that without asking the device.
   CHECK(to_b().put(into.span(), window, &put) == SendStatus::kRefused);
   CHECK(to_a().get(into.span(), at_b.loans[0].remote, &got) == SendStatus::kRefused);
   for (int i = 0; i < 20; ++i) {

@@ -1,10 +1,10 @@
-// Everything at once, by chance: both sides send, lend, put, get and count, and the connection
-// breaks again and again. A simple model says what must be true of it all.
+// All operations at random: both sides send, lend, put, get and add, and the connection breaks
+// repeatedly. A simple model says what must be true.
 //
-// Every loan and every put has a number, with which its bytes are filled. The bytes of a loan hold
-// the number that was sent with it. Puts of a side go to one place, and a queue pair does them in
-// their order; so what is got from there is the number of a put that was not started after the get
-// had ended, nor older than the last that was done when it was started.
+// Every loan and every put has a number, which determines its bytes. The bytes of a loan match the
+// number that was sent with it. A side puts to one area, and a queue pair does its puts in order.
+// So the bytes of a get have the number of a put that was started before the get ended, and that is
+// no older than the last put that was done when the get was started.
 #include <cinttypes>
 #include <cstdio>
 #include <cstring>
@@ -28,14 +28,14 @@ constexpr AmId kLent = 4;
 constexpr uint64_t kBlockBytes = 20'000;
 constexpr uint32_t kSteps = 10'000;
 
-// One operation; `outcome` once it has ended.
+// One operation. `outcome` is valid once it has ended.
 struct Operation : Completion {
   enum class Kind { kLoan, kRead, kPut, kGet, kAdd, kFlush, kBreak };
   Kind kind = Kind::kPut;
   uint32_t ended_count = 0;
   Outcome outcome = Outcome::kDone;
-  uint32_t number = 0;    // loan, put: with which its bytes are filled; read: of the loan
-  uint32_t done_put = 0;  // get: the last that was done when it was started
+  uint32_t number = 0;    // loan, put: determines its bytes; read: of the loan
+  uint32_t done_put = 0;  // get: the last put that was done when the get started
   uint64_t before = 0;
   Loan loan;
   std::unique_ptr<std::byte[]> block = std::make_unique<std::byte[]>(kBlockBytes);
@@ -53,16 +53,16 @@ struct Operation : Completion {
 struct Side {
   VerbsSide* verbs = nullptr;
   const char* peer = "";
-  RemoteMemory area;  // the peer's, for what this side puts and gets
+  RemoteMemory area;  // the peer's, for this side's puts and gets
   RemoteMemory counter;
   uint64_t next_sent = 0;
   uint64_t next_received = 0;
   bool is_in_order = true;
   std::deque<std::unique_ptr<Operation>> operations;
-  std::deque<std::pair<Loan, uint32_t>> borrowed;  // with its number
+  std::deque<std::pair<Loan, uint32_t>> borrowed;  // each with its number
   uint32_t next_number = 1;
-  uint32_t done_put = 0;  // the last that is known to have happened
-  uint32_t last_put = 0;  // that was started
+  uint32_t done_put = 0;  // the last put that is known to be done
+  uint32_t last_put = 0;  // the last put that was started
 
   Endpoint& to_peer() { return verbs->to(peer); }
   void listen() {
@@ -91,7 +91,7 @@ TEST_GROUP(VerbsRandom) {
   Seed seed;
   std::mt19937_64 random{seed.value()};
   std::vector<std::byte> shared = std::vector<std::byte>(8 * kBlockBytes + 64);
-  uint32_t got_count = 0;  // that were compared
+  uint32_t got_count = 0;  // gets that were compared
   uint32_t read_count = 0;
 
   static SendStatus start(Side & side, Operation & operation) {
@@ -134,7 +134,7 @@ TEST_GROUP(VerbsRandom) {
     }
   }
 
-  // The bytes of a get are of one of the puts that it may be; most differ in their first word.
+  // Whether the bytes of a get are those of a possible put. Most puts differ in their first word.
   static bool is_a_put(const Side& side, const Operation& get) {
     for (uint32_t number = get.done_put; number <= side.last_put; ++number) {
       if (is_filled(get.block.get(), kBlockBytes, number)) return true;
@@ -168,7 +168,7 @@ TEST_GROUP(VerbsRandom) {
     }
   }
 
-  // Counts what has ended, gives loans back that were read, forgets both.
+  // Counts the operations that have ended, releases the loans that were read, and forgets both.
   void settle(Side & side, uint64_t * done_adds, uint64_t * unknown_adds) {
     for (auto& operation : side.operations) {
       if (operation->ended_count == 0) continue;
@@ -225,10 +225,10 @@ TEST_GROUP(VerbsRandom) {
         settle(a, &done_adds[0], &unknown_adds[0]);
         settle(b, &done_adds[1], &unknown_adds[1]);
       }
-      if (i % 64 == 63) CHECK_TEXT(rig.connect(), seed.text());  // else it is down most of the time
+      if (i % 64 == 63) CHECK_TEXT(rig.connect(), seed.text());  // else it is mostly down
     }
     CHECK_TEXT(rig.poll_until([&] {
-      for (Side* side : {&a, &b}) {  // give back all that is still here
+      for (Side* side : {&a, &b}) {  // returns all loans that are left
         while (!side->borrowed.empty()) {
           side->verbs->messenger->release(side->borrowed.front().first);
           side->borrowed.pop_front();
@@ -249,7 +249,7 @@ TEST_GROUP(VerbsRandom) {
       std::memcpy(&counted, options.exported.data() + 64 * i, sizeof counted);
       CHECK_TEXT(counted >= done_adds[i] && counted <= done_adds[i] + unknown_adds[i], seed.text());
     }
-    for (Side* side : {&a, &b}) {  // what lies there now is a put, too
+    for (Side* side : {&a, &b}) {  // the final bytes are those of a put, too
       Operation last(Operation::Kind::kGet);
       last.done_put = side->done_put;
       std::memcpy(last.block.get(), options.exported.data() + (side == &a ? 1 : 3) * kBlockBytes,

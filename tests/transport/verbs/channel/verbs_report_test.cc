@@ -1,4 +1,4 @@
-// Reports about verbs for the outside: the state of each connection, and the device's events.
+// Reports about verbs: the state of each connection, and the device's events.
 #include <string>
 
 #include "tests/support/patience.h"
@@ -17,7 +17,7 @@ TEST(VerbsReport, StatesOfAPeer) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;
   options.timing.give_up_ns = 100'000'000;
-  options.timing.backoff_ns_max = 1;  // as soon as it is up, all of before is forgotten
+  options.timing.backoff_ns_max = 1;  // a new connection forgets all earlier failures
   VerbsRig rig(options);
   const auto state_of_b = [&] { return rig.a.verbs->peer_state(0); };
   CHECK(state_of_b() == PeerState::kWaiting);  // nobody has asked for it
@@ -34,7 +34,7 @@ TEST(VerbsReport, StatesOfAPeer) {
   }
 }
 
-// With its address and the cure; again and again, ever more seldom.
+// The log has the peer's address and the cure, repeatedly and less and less often.
 TEST(VerbsReport, APeerThatDoesNotAnswerIsToldOfNowAndThen) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;
@@ -66,7 +66,7 @@ TEST(VerbsReport, TheDevicesEventsAreTaken) {
   LONGS_EQUAL(0, device->take_events());
   CHECK(set_loopback(false));
   CHECK(set_loopback(true));
-  uint32_t count = 0;  // down, up; the kernel tells a moment later
+  uint32_t count = 0;  // down and up; the kernel reports them a moment later
   const uint64_t deadline_ns = monotonic_ns() + test::kPatienceNs;
   while (count < 2 && monotonic_ns() < deadline_ns) count += device->take_events();
   LONGS_EQUAL(2, count);

@@ -1,5 +1,5 @@
-// Loans and windows that come back while there is no way for it: no credit, or no room in the send
-// queue. They wait, and what makes room sends them, each once.
+// Returns of loans and windows without credit, or without space in the send queue. They wait, and
+// are sent once each when there is credit or space.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -12,8 +12,8 @@ using namespace bedplate::test;
 
 namespace {
 
-constexpr size_t kLoanCount = 60;    // returns of which take more than one message
-constexpr size_t kWindowCount = 16;  // that one peer may have of memory that is exposed
+constexpr size_t kLoanCount = 60;    // their returns take more than one message
+constexpr size_t kWindowCount = 16;  // windows of exposed memory that one peer may have
 
 }  // namespace
 
@@ -28,7 +28,7 @@ TEST_GROUP_BASE(VerbsReturns, VerbsFixture) {
     at_b.listen(*rig->b.messenger);
     return true;
   }
-  // a lends, b has got them all, and both have nothing else to do.
+  // a lends, b has received all loans, and both have nothing else to do.
   void lend_all() {
     returned.clear();
     at_b.loans.clear();
@@ -68,7 +68,7 @@ TEST(VerbsReturns, WaitForCreditAndComeWithIt) {
     lend_all();
     const uint64_t kicks = rig->b.counters.kicks.read();
     size_t sent = 0;
-    // a does not poll: all that b sends ends, and none is consumed.
+    // a does not poll: all messages of b end, and none is consumed.
     for (int i = 0; i < 1000; ++i) {
       if (to_a().am_send(kData, {}) == SendStatus::kDone) ++sent;
       rig->b.messenger->poll(64);
@@ -81,7 +81,7 @@ TEST(VerbsReturns, WaitForCreditAndComeWithIt) {
     CHECK(are_all_back());
     prompt_count += rig->b.counters.kicks.read() == kicks ? 1 : 0;
   }
-  CHECK(prompt_count > 0);  // that it was not what looks after a stopped device, once a second
+  CHECK(prompt_count > 0);  // the watch for stopped devices, once a second, did not send them
   LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());
 }
 
@@ -101,7 +101,7 @@ TEST(VerbsReturns, WaitForRoomInTheSendQueueAndTakeIt) {
     while (put() == SendStatus::kPending) {
     }
     ended.pop_back();
-    while (to_a().am_send(kData, {}) == SendStatus::kDone) {  // the last that puts leave
+    while (to_a().am_send(kData, {}) == SendStatus::kDone) {  // takes the space that puts leave
     }
     CHECK(ended.size() > 8);
     release_all();
@@ -114,7 +114,8 @@ TEST(VerbsReturns, WaitForRoomInTheSendQueueAndTakeIt) {
   LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());
 }
 
-// Within a callback: what has ended by then makes room for the end of the window, and for no more.
+// Within a callback: the requests that have ended leave space for the end of the window, and for no
+// more.
 TEST(VerbsReturns, AWindowThatAFlushListsBeforeItFindsNoRoomGoesWithTheNextPoll) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   Block target(4 * kKiB), source(4 * kKiB), lent(4 * kKiB);
@@ -155,11 +156,11 @@ TEST(VerbsReturns, AWindowThatAFlushListsBeforeItFindsNoRoomGoesWithTheNextPoll)
     do {
       others.emplace_back();
     } while (to_b().put(source.span(), to, &others.back()) == SendStatus::kPending);
-    // One more than puts leave.
+    // Uses the space that puts leave free.
     uint64_t before = 0;
     CHECK(to_b().compare_swap(to.part(0, 8), 0, 0, &before, &others.back()) ==
           SendStatus::kPending);
-    to_b().withdraw(exposed.front());  // no room for it
+    to_b().withdraw(exposed.front());  // no space for it
     exposed.pop_front();
     const uint64_t kicks = rig->a.counters.kicks.read();
     CHECK(rig->poll_until([&] { return first.status.has_value(); }));
@@ -170,7 +171,7 @@ TEST(VerbsReturns, AWindowThatAFlushListsBeforeItFindsNoRoomGoesWithTheNextPoll)
                   return one.count == 1 && one.outcome == Outcome::kDone;
                 }));
   }
-  CHECK(prompt_count > 0);  // not what looks after a stopped device, once a second
+  CHECK(prompt_count > 0);  // not the watch for stopped devices, once a second
   LONGS_EQUAL(0, rig->a.counters.broken.read() + rig->b.counters.broken.read());
 }
 

@@ -1,4 +1,4 @@
-// Which shapes can be, and what follows from one.
+// The shapes that are allowed, and the sizes that follow from a shape.
 #include "transport/verbs/channel/verbs_shape.h"
 
 #include <bit>
@@ -36,7 +36,7 @@ TEST(VerbsShape, QueuesAreAsLongAsWhatMayBeUnderWay) {
     for (const uint32_t operations : {1u, 63u, 64u, 1000u}) {
       const VerbsShape shape = {
           .peer_count_max = 3, .window = window, .operation_count_max = operations};
-      // Beside them: acknowledgements, the marker of a life's end, a kick.
+      // Also: acknowledgements, the marker of a connection's end, and a kick.
       CHECK(shape.request_count() >= window + operations + kAcknowledgementsMax + 2);
       CHECK(std::has_single_bit(shape.request_count()));
       LONGS_EQUAL(3 * (window + kAcknowledgementsMax) + kCompletionBatch, shape.receive_count());

@@ -1,5 +1,5 @@
-// Connections by the RDMA connection manager: the same state machine as over sockets (verbs_links,
-// verbs_provider), so what is looked at here is what the other carrier does differently.
+// Connections by the RDMA connection manager. The state machine is the same as over sockets
+// (verbs_links, verbs_provider), so these tests check only the differences of this carrier.
 #include <algorithm>
 
 #include "alloc/heap_walk.h"
@@ -92,7 +92,7 @@ TEST(ConnectionManager, WhatIsNoHelloIsNoneAfterwards) {
   CHECK(check_record(record, HandshakeKind::kHello) == Refusal::kVersion);
   brief = shorten(a_hello());
   record = {};
-  complete_record(record, brief, nullptr, 1);  // a name that nobody has
+  complete_record(record, brief, nullptr, 1);  // a name that no peer has
   CHECK(check_record(record, HandshakeKind::kHello) == Refusal::kNone);
   STRCMP_EQUAL("?", record.name);
   CHECK(record.known_instance != 1);
@@ -149,7 +149,7 @@ TEST(ConnectionManager, MessagesArriveOnceAndInOrderOverBreaks) {
 
 TEST(ConnectionManager, WhoIsNotListedIsToldSo) {
   if (!start({.has_a = false})) BP_SKIP(kNoManager);
-  // b's only peer is a: one of another name, at the same address.
+  // b's only peer is a. The stranger has another name, and the same address.
   StderrCapture log;
   VerbsRigOptions options;
   options.by_manager = true;
@@ -171,7 +171,7 @@ TEST(ConnectionManager, WhoIsNotListedIsToldSo) {
                   text.c_str());
 }
 
-// It gives back heap memory and the device's objects; it registers nothing.
+// A call returns its heap memory and the device's objects, and registers nothing.
 TEST(ConnectionManager, WhatItTakesForACallItGivesBack) {
   BP_SKIP_UNDER_SANITIZER();
   if (!has_verbs_device() || !has_managed_device()) BP_SKIP(kNoManager);
@@ -191,7 +191,7 @@ TEST(ConnectionManager, WhatItTakesForACallItGivesBack) {
     CHECK(event.kind == kind);
     return event;
   };
-  uint32_t queue_pair = 1000;  // the kernel lets a while pass before it hears of the same one again
+  uint32_t queue_pair = 1000;  // the kernel refuses one that it has seen a short time ago
   const auto say = [&](ConnectionManager& manager, rdma_cm_id* call, HandshakeKind kind) {
     HandshakeRecord record = a_hello();
     record.queue_pair = ++queue_pair;

@@ -1,6 +1,6 @@
-// How connections are made and ended (link_connector): both sides dial at once, a peer says hello
-// that is connected already, one that was cut off comes back as another, a host falls silent, a
-// link breaks as soon as it is up. And what the log says about it.
+// Connections that are made and ended (link_connector), and the log about them: both sides dial at
+// once, a connected peer says hello again, a peer that was cut off comes back as another, a host
+// falls silent, a link breaks as soon as it is up.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -45,13 +45,13 @@ TEST_GROUP(VerbsLinks) {
             .name = name,
             .meanwhile = [this] { rig->poll(); }};
   }
-  // One message from a to b.
+  // Sends one message from a to b.
   void check_that_a_reaches_b() {
     const uint32_t before = heard;
     CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kDone; }));
     CHECK(rig->poll_until([&] { return heard == before + 1; }));
   }
-  // Listens in the place of b, which a dials, or of a, which b dials.
+  // Listens in place of b, which a dials, or in place of a, which b dials.
   Fd listen_as(const char* name) {
     const bool is_b = *name == 'b';
     const std::string address = rig->address() + (is_b ? "" : "-a");
@@ -61,7 +61,7 @@ TEST_GROUP(VerbsLinks) {
     else rig->b.to("a");
     return listener;
   }
-  // How often these threads of this process have waited for something.
+  // How often the connector threads of this process have waited.
   static uint64_t naps_of_connectors() {
     uint64_t count = 0;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -141,7 +141,7 @@ TEST(VerbsLinks, WhenBothHaveSaidHelloTheFirstNameGoesOn) {
   Stranger called(stranger("a")), calling(stranger("a"));
   CHECK(called.pick_up(listener).has_value());
   CHECK(calling.connect());
-  CHECK_FALSE(called.answer().has_value());  // b has given that up
+  CHECK_FALSE(called.answer().has_value());  // b has given up that call
   CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("a")); }));
 }
 
@@ -152,7 +152,7 @@ TEST(VerbsLinks, WhoSaysHelloAgainHasLostTheConnection) {
   Stranger first(stranger("c"));
   CHECK(first.connect());
   CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
-  Stranger second(stranger("c"));  // the same instance, which does not know that it is up
+  Stranger second(stranger("c"));  // the same instance, which does not know that the link is up
   CHECK(second.connect());
   CHECK(rig->poll_until([&] { return rig->b.counters.connected.read() == 3; }));
   LONGS_EQUAL(1, rig->b.counters.broken.read());
@@ -171,7 +171,7 @@ TEST(VerbsLinks, AHelloThatWaitsCannotBeSaidAnew) {
     HandshakeRecord hello;
     char more[127];
   } said = {second.hello(), {}};
-  // It is let wait until the link is down: what would be believed then is checked no more.
+  // A hello waits until the link is down, and is not checked again then. So no bytes may follow it.
   std::memcpy(said.more, kHandshakeMagic, sizeof kHandshakeMagic);
   second.dial();
   second.say(&said, sizeof said.hello + sizeof said.more);
@@ -183,7 +183,7 @@ TEST(VerbsLinks, AHelloThatWaitsCannotBeSaidAnew) {
   check_that_a_reaches_b();
 }
 
-// The link, too: from then on its queue pair reaches nothing of b.
+// The link is hung up, too: its queue pair no longer reaches memory of b.
 TEST(VerbsLinks, WhoIsNotReadyAfterItsWelcomeIsHungUpOn) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   auto* exported = static_cast<std::byte*>(std::aligned_alloc(4096, 4096));
@@ -229,7 +229,7 @@ TEST(VerbsLinks, AClaimThatIsFalseIsCutOffAtOnce) {
     stranger.hang_up();
     HandshakeRecord claim = stranger.hello();
     claim.known_instance = stranger.peer_instance;
-    claim.received = 5;  // of nothing that was sent
+    claim.received = 5;  // but nothing was sent
     finish_record(claim);
     stranger.dial();
     stranger.say(&claim, sizeof claim);
@@ -238,7 +238,7 @@ TEST(VerbsLinks, AClaimThatIsFalseIsCutOffAtOnce) {
     stranger.instance += 1000;
     CHECK(stranger.connect());
   }
-  // Each queue pair was given back, and not only once a device is no longer waited for.
+  // Each queue pair was returned, and not only after the limit for a device that has stopped.
   CHECK(monotonic_ns() - begin_ns < 20 * LinkTiming{}.stall_ns_max / 2);
   check_that_a_reaches_b();
 }
@@ -274,7 +274,7 @@ TEST(VerbsLinks, ADeviceThatEndsNothingIsNotWaitedForWithoutEnd) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;
   options.has_c = true;
-  options.timing.retry = {.timeout_log2 = 14, .count = 7};  // soft RoCE: without end
+  options.timing.retry = {.timeout_log2 = 14, .count = 7};  // soft RoCE retries without end
   options.timing.stall_ns_max = 2 * kNsPerSecond;
   start(options);
   CHECK(rig->connect());
@@ -314,7 +314,7 @@ TEST(VerbsLinks, WhoAnswersUnderAnotherNameIsToldWithBoth) {
   unlink(rig->address().c_str() + 5);
 }
 
-// Without a back-off it would be dialed as fast as it answers.
+// Without a back-off, a would dial the service as fast as it answers.
 TEST(VerbsLinks, AnotherServiceThatAnswersIsBackedOffFrom) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;
@@ -357,7 +357,7 @@ TEST(VerbsLinks, WhoIsOutOfDescriptorsSaysSoOnceWaitsAndGoesOn) {
       "accepting a connection of verbs, which is tried on: Too many open files; raise ";
   CHECK(rig->poll_until([&] { return count_of(log.text(), line) == 1; }));
   check_that_a_reaches_b();
-  // For longer than a line of the log is kept back. Nobody spins meanwhile.
+  // For longer than the log holds a line back. No thread spins meanwhile.
   rusage begin, end;
   getrusage(RUSAGE_SELF, &begin);
   usleep(1'300'000);
@@ -419,7 +419,7 @@ TEST(VerbsLinks, WhatCannotBeConnectedIsToldWithItsReason) {
   CHECK(stranger.pick_up(listener).has_value());
   HandshakeRecord record = stranger.hello();
   record.kind = static_cast<uint16_t>(HandshakeKind::kWelcome);
-  std::memset(record.gid, 0, sizeof record.gid);  // where nobody is
+  std::memset(record.gid, 0, sizeof record.gid);  // an address that nobody has
   finish_record(record);
   stranger.say(&record, sizeof record);
   CHECK_FALSE(stranger.answer().has_value());
@@ -436,7 +436,7 @@ TEST(VerbsLinks, WhatCannotBeConnectedIsToldWithItsReason) {
 TEST(VerbsLinks, WhoseDeviceIsLostHasNothingMoreToDo) {
   if (!has_verbs_device()) BP_SKIP(kNoVerbs);
   VerbsRigOptions options;
-  options.timing.backoff_ns_max = 60 * kNsPerSecond;  // its connection was of no use yet
+  options.timing.backoff_ns_max = 60 * kNsPerSecond;  // longer than the connection lasts
   start(options);
   CHECK(rig->connect());
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -514,7 +514,7 @@ TEST(VerbsLinks, WhatBreaksAsSoonAsItIsUpIsDialedMoreAndMoreSeldom) {
     stranger.hang_up();
   }
   CHECK(monotonic_ns() - begin_ns >= (10 + 20 + 40 + 80 + 160) * kNsPerMs);
-  // A connection that was up for moments is given up as one that never was.
+  // A peer that was connected only for moments is given up like a peer that never was.
   CHECK(rig->poll_until([&] { return rig->a.to("b").am_send(kHeard, {}) == SendStatus::kGone; }));
   unlink(rig->address().c_str() + 5);
 }
@@ -588,5 +588,5 @@ TEST(VerbsLinks, TheBounceBuffersKeyIsToldToWhoBorrowsOnly) {
   const VerbsExport* told = rig->device().find_export(flush_word, 8, kRead);
   CHECK(told != nullptr);
   LONGS_EQUAL(welcome->flush_key, told->remote_key);
-  LONGS_EQUAL(4096, told->memory.size());  // its page, and not what lies behind it
+  LONGS_EQUAL(4096, told->memory.size());  // its page, and nothing behind it
 }

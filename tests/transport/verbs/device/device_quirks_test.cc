@@ -1,5 +1,5 @@
-// Which defects are got around on which devices. That each is really there, and is got around, is
-// what the tests show that device_quirks.h names.
+// The quirks that are worked around, for each device. The tests that device_quirks.h names show
+// that each quirk exists and is worked around.
 #include "transport/verbs/device/device_quirks.h"
 
 #include "tests/support/skip.h"
@@ -25,7 +25,7 @@ TEST_GROUP(VerbsQuirks){};
 TEST(VerbsQuirks, AreThoseOfSoftRoceAlone) {
   ibv_device_attr device = {};
   device.vendor_id = 0xff'ffff;
-  LONGS_EQUAL(4, count_of(quirks_of(device)));  // its windows are tried
+  LONGS_EQUAL(4, count_of(quirks_of(device)));  // its windows are probed
   for (const uint32_t vendor : {0x0002c9u, 0x0014e4u, 0x008086u, 0x626d74u}) {  // the last: siw
     device.vendor_id = vendor;
     LONGS_EQUAL(0, count_of(quirks_of(device)));

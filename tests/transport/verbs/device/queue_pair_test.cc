@@ -1,4 +1,5 @@
-// The states of a queue pair, without a device; verbs_device_test.cc has one with peers.
+// The states of a queue pair, without a device. verbs_device_test.cc tests a queue pair with a
+// peer.
 #include "transport/verbs/device/queue_pair.h"
 
 #include <initializer_list>

@@ -1,9 +1,9 @@
-// Each quirk of device_quirks.h that can be shown on one machine, shown with nothing of ours in
-// between: two queue pairs of the device at hand, and what it does. The test of a quirk fails and
-// says so if the device no longer has it, or if it has one of which quirks_of() says nothing.
+// Shows each quirk of device_quirks.h that one machine can show, without a provider in between:
+// with two queue pairs of the device at hand. The test of a quirk fails, and says so, if the device
+// no longer has the quirk, or has it although quirks_of() does not say so.
 //
 // Not here: quirks that need a lost packet or device, or a queue pair's reset at the right moment
-// (device_quirks.h says what shows them), and windows, which are tried on every device
+// (device_quirks.h says which tests show them), and windows, which are probed on every device
 // (window_probe.h).
 #include <memory>
 #include <string>
@@ -25,7 +25,7 @@ using namespace bedplate::test;
 
 namespace {
 
-// Two queue pairs of one device that lead to one another, and memory that both may use.
+// Two queue pairs of one device, connected to one another, and memory that both may use.
 struct Pair {
   explicit Pair(const VerbsDevice& its_device) : device(its_device), memory(2 * kHalfBytes) {
     completions = ibv_create_cq(device.context(), 64, nullptr, nullptr, 0);
@@ -67,7 +67,7 @@ struct Pair {
     ibv_recv_wr* refused = nullptr;
     CHECK(ibv_post_recv(receiver.handle(), &request, &refused) == 0);
   }
-  // How that with `wr_id` ends.
+  // How the request with `wr_id` ends.
   ibv_wc_status end_of(uint64_t wr_id) {
     const uint64_t deadline_ns = monotonic_ns() + kPatienceNs;
     for (ibv_wc one = {}; monotonic_ns() < deadline_ns;) {
@@ -91,7 +91,7 @@ struct Pair {
 
 TEST_GROUP(VerbsQuirkSigns) {
   std::unique_ptr<VerbsDevice> device;
-  std::unique_ptr<Pair> pair;  // also of a test that fails: it goes before the device
+  std::unique_ptr<Pair> pair;  // destroyed before the device, also if a test fails
 
   bool open() {
     if (!has_verbs_device()) return false;
@@ -118,7 +118,8 @@ TEST(VerbsQuirkSigns, HidesLongMessages) {
         status == IBV_WC_LOC_QP_OP_ERR);
 }
 
-// This quirk is the kernel's, so all devices are asked alike, and it has no name.
+// This quirk is the kernel's and has no name, because its workaround is right on every device. It
+// is expected with soft RoCE, which hides_long_messages stands for.
 TEST(VerbsQuirkSigns, WhatMayNotBeWrittenIsNotPinned) {
   if (!open()) BP_SKIP(kNoVerbs);
   void* memory = mmap(nullptr, 4096, PROT_READ, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

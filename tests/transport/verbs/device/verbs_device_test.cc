@@ -1,6 +1,6 @@
-// RDMA devices (transport/verbs/device/verbs_drivers.cc has their drivers) as devices of the
-// pool: found or not found with a reason, the pool local-only, the exports with just their
-// rights, the device's limits with both numbers.
+// RDMA devices as devices of the pool (transport/verbs/device/verbs_drivers.cc has their drivers):
+// a device is found, or refused with a reason; the pool is local only; exports have exactly their
+// rights; and errors about limits have both numbers.
 #include "transport/verbs/device/verbs_device.h"
 
 #include <cstring>

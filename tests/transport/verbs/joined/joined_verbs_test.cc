@@ -1,5 +1,5 @@
-// The appliance's device in a process that joined: what the owner grants, and what it does not. The
-// whole of it, with the owner's side: tests/system/messages_test.py, tests/guest/verbs_test.py.
+// The appliance's device in a process that joined, with and without the owner's grant.
+// tests/system/messages_test.py and tests/guest/verbs_test.py test it with the owner's side.
 #include "transport/verbs/joined/joined_verbs.h"
 
 #include <cstring>
@@ -44,7 +44,7 @@ TEST(VerbsJoined, AnApplianceWithoutADeviceHasNoneToGive) {
   STRCMP_EQUAL("see the owner's log for why, or do without", error.cure);
 }
 
-// Not another one that it might find.
+// The process opens no other device that it finds.
 TEST(VerbsJoined, TheOwnersDeviceIsOpenedOrNone) {
   const bool is_there = has_verbs_device();
   terms = {"mlx5_7", 3};
