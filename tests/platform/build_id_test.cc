@@ -10,9 +10,9 @@ using namespace bedplate;
 
 TEST_GROUP(BuildId){};
 
-// 20 bytes, SHA-1: what the linker makes by default. tests/guest compares it with the program's.
+// The linker's default: SHA-1, 20 bytes. tests/guest compares it with the program's build ID.
 TEST(BuildId, IsWhatTheLinkerLeft) {
-  BP_SKIP_UNDER_SANITIZER();  // their builds ask for none
+  BP_SKIP_UNDER_SANITIZER();  // sanitizer builds request no build ID
   const BuildId id = build_id();
   LONGS_EQUAL(40, std::strlen(id.text));
   LONGS_EQUAL(40, std::strspn(id.text, "0123456789abcdef"));

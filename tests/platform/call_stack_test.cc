@@ -29,7 +29,7 @@ std::string stack_of(unsigned skipped) {
   return capture.finish();
 }
 
-// The address that the program was loaded at, less the one that it was linked for.
+// The program's load address minus its link address.
 uintptr_t load_bias() {
   uintptr_t bias = 0;
   dl_iterate_phdr(
@@ -41,7 +41,7 @@ uintptr_t load_bias() {
   return bias;
 }
 
-// Whether the line number `index` is a call in `function`, which is short.
+// Whether line `index` names a call in `function`, which is shorter than 200 bytes.
 bool is_call_in(const std::string& text, unsigned index, void (*function)(unsigned)) {
   size_t begin = 0;
   for (unsigned i = 0; i < index; ++i) begin = text.find('\n', begin) + 1;

@@ -1,4 +1,4 @@
-// Capabilities: their names, and that every thread loses those that are dropped.
+// Capabilities: their names; every thread loses the dropped ones.
 #include "platform/capabilities.h"
 
 #include <atomic>
@@ -16,7 +16,7 @@ using namespace bedplate;
 
 namespace {
 
-// A thread's.
+// The body of a thread.
 void spin_until(void* flag) noexcept {
   while (!static_cast<std::atomic<bool>*>(flag)->load()) cpu_relax();
 }

@@ -1,4 +1,4 @@
-// Limits of control groups, read from directories made for it.
+// Limits of control groups, read from a fake root directory.
 #include "platform/cgroup.h"
 
 #include <string>
@@ -91,7 +91,7 @@ TEST(Cgroup, BesideTheFirstVersionTheSecondIsMountedBelow) {
   CHECK_EQUAL(2 * kMiB, found[0].available_bytes);
 }
 
-// A group that has read many files is not full: the kernel drops their pages.
+// A group that has read many files is not full: the kernel can drop their cached pages.
 TEST(Cgroup, CachedFilesCountAsAvailable) {
   root.write("/proc/self/cgroup", "0::/box\n");
   root.write("/sys/fs/cgroup/box/memory.max", "1000000\n");

@@ -1,4 +1,4 @@
-// Giving up root, in children of this process: it is for good.
+// Giving up root is permanent. The tests run in child processes.
 #include "platform/change_user.h"
 
 #include <atomic>
@@ -25,7 +25,7 @@ constexpr const char* kHasThread = "a sanitizer has a thread of its own, which s
 std::atomic<bool> may_end{false};
 void wait_for_end(void*) noexcept { may_end.wait(false); }
 
-// Steps beside another thread.
+// Runs `steps` while another thread exists.
 int beside_a_thread(int (*steps)()) {
   StackedThread thread;
   if (!thread.start("beside", &wait_for_end, nullptr).ok()) return 90;

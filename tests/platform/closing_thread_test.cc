@@ -28,7 +28,7 @@ struct Pipe {
   }
 };
 
-// Its last close waits for data that nobody takes, for longer than a test has patience.
+// A socket whose last close waits for unsent data, which nobody reads, longer than kPatienceNs.
 Fd lingering_socket(const Fd& listener) {
   sockaddr_in address = {};
   socklen_t bytes = sizeof address;
@@ -67,7 +67,7 @@ TEST(ClosingThread, ClosesAtOnceWhereItWasNotStarted) {
   closing.stop();
 }
 
-// As a server that could not start its own thread.
+// A server that fails to start its own thread destroys its ClosingThread without stop().
 TEST(ClosingThread, EndsWithItsObject) {
   for (int i = 0; i < 3; ++i) {
     ClosingThread closing;

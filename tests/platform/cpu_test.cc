@@ -16,7 +16,7 @@ int first_usable_cpu() {
   return cpu;
 }
 
-// In a thread of its own, so that the runner keeps all its cores.
+// Runs `body` in a separate thread, so that the test runner itself is not pinned.
 template <typename Body>
 void in_thread(const Body& body) {
   std::thread(body).join();

@@ -1,5 +1,5 @@
-// In a program without further rights a variable is what it is. tests/link/run.py has a program
-// with more rights than its caller.
+// Environment variables in a program that has no more rights than its caller. tests/link/run.py
+// tests a program with more rights.
 #include "platform/environment.h"
 
 #include <cstdlib>

@@ -21,7 +21,7 @@ constexpr CallTrial kTrials[] = {{"accept4", SYS_accept4, {kBad}},
                                  {"clone3", SYS_clone3, {}, true},
                                  {"recvmmsg", SYS_recvmmsg, {kBad}}};
 
-// The message where these calls are forbidden.
+// The error of try_calls() in a process in which seccomp forbids the calls `forbidden`.
 Error said_without(std::initializer_list<long> forbidden, int error_number) {
   Error said;
   int ends[2];
@@ -62,7 +62,7 @@ TEST(ForbiddenCalls, OneThatMayBeMissingIsNamedForAnotherAnswerAlone) {
   STRCMP_CONTAINS("clone3", said_without({SYS_clone3}, EPERM).cure);
 }
 
-// Names beyond what fits are left out whole.
+// The cure has no partial names: a name that does not fit is left out.
 TEST(ForbiddenCalls, HoweverManyTheyAreTheCureIsWhole) {
   std::vector<CallTrial> trials(60, CallTrial{"a_long_name_of_a_call", 100'000, {}});
   const auto tried = try_calls(trials);

@@ -54,7 +54,7 @@ TEST(FreeList, KnowsHowManyAreSpare) {
   CHECK_FALSE(list.has_just(4, is_spare));
 }
 
-// As it becomes where one comes back twice.
+// An object that is pushed twice makes the list a ring.
 TEST(FreeList, ARingIsNotSo) {
   for (Thing& thing : things) push(thing);
   things[0].next = &things[3];

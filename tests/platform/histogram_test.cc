@@ -13,7 +13,7 @@ TEST(Histogram, EveryValueIsKnownToASixteenth) {
   for (uint64_t value = 0; value < uint64_t{1} << 40; value += 1 + value / 1000) {
     const size_t bucket = Histogram::bucket_of(value);
     CHECK(bucket < Histogram::kBucketCount);
-    CHECK(bucket == before || bucket == before + 1);  // none is left out, and they are in order
+    CHECK(bucket == before || bucket == before + 1);  // no bucket is skipped
     before = bucket;
     const uint64_t told = Histogram::last_of(bucket);
     CHECK(told >= value);
@@ -37,7 +37,7 @@ TEST(Histogram, PercentilesAreThoseOfWhatWasAdded) {
     CHECK(told >= one.wanted);
     CHECK(told <= one.wanted + one.wanted / 16);
   }
-  // A value beyond counts as the largest.
+  // A value above the range counts as the largest value.
   histogram->add(~uint64_t{0});
   CHECK_EQUAL((uint64_t{1} << 40) - 1, histogram->percentile(1.0));
 }

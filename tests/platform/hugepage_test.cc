@@ -41,7 +41,7 @@ TEST(Hugepage, SmallPagesHaveNoCounts) {
   BP_CHECK_DIES("assertion failed: is_huge(page)", (void)hugepage_count_file(PageSize::k4KiB));
 }
 
-// A GiB at a time, so that it can be said how far it is.
+// Pages are reserved one GiB at a time, so that progress can be reported.
 TEST(Hugepage, ManyAreReservedByAndBy) {
   test::FakeRoot root;
   root.write("/count", "100\n");
@@ -66,7 +66,7 @@ TEST(Hugepage, AvailableArePagesThatNobodyHasARightTo) {
   CHECK(before.supported);
   CHECK(before.total_count >= 2);
   CHECK(before.available_count >= 2);
-  // A mapping promises its pages before it takes them.
+  // A mapping reserves its pages before it takes them.
   constexpr uint64_t kBytes = 2 * page_bytes(PageSize::k2MiB);
   void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MFD_HUGE_2MB, -1, 0);

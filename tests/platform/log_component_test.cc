@@ -1,5 +1,5 @@
-// A source that renames its component does so before it includes anything; the name does not reach
-// sources that are compiled together with this one (scripts/unity.sh).
+// A source that renames its component defines BP_LOG_COMPONENT before its first include. The name
+// does not affect sources that are compiled together with this one (scripts/unity.sh).
 #pragma push_macro("BP_LOG_COMPONENT")
 #undef BP_LOG_COMPONENT
 #define BP_LOG_COMPONENT "tests-of/the-log"

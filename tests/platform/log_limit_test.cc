@@ -28,7 +28,7 @@ TEST(LogLimit, SaysHowManyWereHeldBackWhenThePeriodIsOver) {
   LogLimit limit(1, 20 * kNsPerMs);
   CHECK(limit.try_pass("them"));
   uint64_t held_back = 0;
-  // Nothing is held back in a period in which this thread has no core.
+  // A period in which this thread gets no core holds nothing back.
   while (held_back == 0) {
     CHECK(limit.due_ns() == UINT64_MAX);
     while (!limit.try_pass("them")) ++held_back;

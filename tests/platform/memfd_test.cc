@@ -1,4 +1,5 @@
-// Every memfd is close-on-exec, sealable and, where the kernel knows it, never to be executed.
+// Every memfd is close-on-exec and sealable. If the kernel has MFD_NOEXEC_SEAL, it is also
+// non-executable.
 #include "platform/memfd.h"
 
 #include <fcntl.h>

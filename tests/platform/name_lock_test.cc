@@ -1,4 +1,4 @@
-// Only one process runs under a name: what keeps a second one out, and what must not.
+// Only one process runs under a name. Tests when a second process is refused, and when it is not.
 #include "platform/name_lock.h"
 
 #include <cerrno>
@@ -26,7 +26,7 @@ TEST_GROUP(NameLock) {
     directory = std::string(root) + "/run";
     path = directory + "/demo.lock";
   }
-  // Fails if a test leaves anything in it.
+  // Fails if a test leaves a file in `root`.
   void teardown() override { LONGS_EQUAL(0, rmdir(root)); }
 
   static bool exists(const std::string& which) { return access(which.c_str(), F_OK) == 0; }
@@ -71,7 +71,8 @@ TEST(NameLock, TakingTwiceOrWhatIsNoNameIsAProgrammingError) {
   BP_CHECK_DIES("assertion failed: !is_taken()", (void)lock.take(directory, "other"));
 }
 
-// Others hold the path's parts by reference and could spoil them: the wrong file would be removed.
+// Callers hold the path's parts by reference. If they changed them, the lock would remove the wrong
+// file.
 TEST(NameLock, APathThatIsNotTheNamesIsAProgrammingError) {
   NameLock lock;
   CHECK(lock.take(directory, "demo").ok());
@@ -106,7 +107,8 @@ TEST(NameLock, WhatACrashLeftIsTakenOver) {
   CHECK(!exists(directory));
 }
 
-// Somebody has removed the file of a running appliance, and another was started: it keeps its own.
+// The file of a running appliance was removed, and another appliance of the same name was started.
+// The first appliance leaves the other's file alone.
 TEST(NameLock, WhatAnotherHasMadeSinceStays) {
   auto* first = new NameLock;
   CHECK(first->take(directory, "demo").ok());
@@ -160,7 +162,7 @@ TEST(NameLock, ADirectoryWhereAnybodyMayRemoveFilesIsRefused) {
   check_refused(("anybody may remove files in its runtime directory " + directory + "; chmod o-w " +
                  directory)
                     .c_str());
-  chmod(directory.c_str(), 01777);  // sticky: as /tmp, only their own
+  chmod(directory.c_str(), 01777);  // sticky, as /tmp: users remove only their own files
   {
     NameLock lock;
     CHECK(lock.take(directory, "demo").ok());

@@ -30,7 +30,7 @@ TEST_GROUP(NontemporalCopy) {
   }
 };
 
-// From each alignment, and nothing beside them.
+// Copies from each alignment, and writes nothing outside the lines.
 TEST(NontemporalCopy, CopiesWholeLines) {
   for (size_t lines = 0; lines <= kLinesMax; ++lines) {
     const size_t bytes = lines * kCacheLineBytes;
@@ -62,7 +62,7 @@ TEST(NontemporalCopy, DebugBuildsKnowWhetherTheFenceIsDue) {
   CHECK_FALSE(is_nontemporal_fence_due);
 }
 
-// A reader that was told of the lines behind the fence finds each whole.
+// A reader that is notified after the fence sees each line whole.
 TEST(NontemporalCopy, WhatIsToldBehindTheFenceIsThere) {
   constexpr uint32_t kRounds = 20'000;
   std::atomic<uint32_t> told{0}, seen{0};

@@ -1,4 +1,5 @@
-// Nodes: lists as the kernel writes them, this machine's, and pages that lie where they shall.
+// NUMA nodes: the kernel's lists of nodes, the nodes of this machine, of cores and of devices, and
+// binding to a node.
 #include "platform/numa.h"
 
 #include <cerrno>

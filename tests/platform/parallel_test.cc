@@ -11,8 +11,8 @@ using namespace bedplate;
 
 namespace {
 
-// Runs on `thread_count` threads that wait for one another. Returns how many there were. They
-// allocate nothing: each thread that does takes 4 MiB of the heap.
+// Runs on `thread_count` threads that wait for one another. Returns how many ran. The threads
+// allocate nothing: a thread that allocates takes 4 MiB of the heap.
 unsigned threads_seen(unsigned thread_count, unsigned expected_count) {
   std::atomic<unsigned> arrived_count{0};
   std::atomic<bool> is_caller_among_them{false};

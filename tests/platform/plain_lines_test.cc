@@ -6,7 +6,7 @@
 
 using namespace bedplate;
 
-TEST_GROUP(PlainLines){// All lines, with their numbers, and what ends them.
+TEST_GROUP(PlainLines){// All lines with their numbers, and the fault that ends them.
                        static std::string read(std::string_view text){PlainLines lines(text);
 std::string all;
 while (lines.next()) all += std::to_string(lines.number()) + std::string(lines.line()) + " ";

@@ -15,7 +15,7 @@ TEST_GROUP(ProcessPulse) {
   uint64_t now_ns = 5 * kNsPerSecond;
 
   void setup() override { pulse.set_period(kPeriodNs); }
-  // Waits so long from one beat to the next.
+  // Waits for `time_ms`, then beats.
   void wait_ms(uint64_t time_ms) {
     now_ns += time_ms * kNsPerMs;
     pulse.beat(now_ns);
@@ -28,13 +28,14 @@ TEST(ProcessPulse, BeatsInTimeAreNoStandstill) {
   for (uint64_t time_ms : {10, 1, 10, 9}) wait_ms(time_ms);
   CHECK_EQUAL(0, pulse.still_ms(now_ns));
   CHECK_EQUAL(0, pulse.still_ms(now_ns + kPeriodNs));
-  // A reader's clock that is behind: it looked before the beat.
+  // A reader that read its clock before the beat.
   CHECK_EQUAL(0, pulse.still_ms(now_ns - kNsPerMs));
 }
 
 TEST(ProcessPulse, WhatIsLateIsStill) {
   wait_ms(0);
-  // The same before the next beat as after it: who asks first when all go on does not matter.
+  // The result is the same before the next beat and after it: after a standstill, a reader may run
+  // before the beating thread.
   CHECK_EQUAL(690, pulse.still_ms(now_ns + 700 * kNsPerMs));
   wait_ms(700);
   CHECK_EQUAL(690, pulse.still_ms(now_ns));
@@ -48,7 +49,7 @@ TEST(ProcessPulse, AtRestItKnowsNothing) {
   wait_ms(0);
   wait_ms(30);
   now_ns += 30 * kNsPerMs;
-  pulse.rest(now_ns);  // the wait that ends here was too long, too
+  pulse.rest(now_ns);  // the wait that ends here was 20 ms too long
   CHECK_EQUAL(40, pulse.still_ms(now_ns));
   CHECK_EQUAL(40, pulse.still_ms(now_ns + kNsPerSecond));
   wait_ms(2000);

@@ -1,4 +1,4 @@
-// Reports of long work, by a clock that the test moves: when, in which words, and to whom.
+// Progress reports of long work: their times, texts and recipients. The test moves the clock.
 #include "platform/progress.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST_GROUP(Progress) {
   const std::string wipe = kWipeLine;
 
   void setup() override { time_ns = kBeginNs; }
-  // A test that has failed leaves its own.
+  // A failed test leaves its listener set.
   void teardown() override { set_progress_listener(nullptr); }
 
   static std::string text_of(const Progress& progress) {
@@ -61,7 +61,7 @@ TEST(Progress, SaysHowMuchHowFastAndForHowLongYet) {
   progress.add(3584 * kMiB);
   STRCMP_EQUAL("taking memory: 7.5 GiB of 16 GiB (46 %), 1.9 GiB/s, 5 s left",
                text_of(progress).c_str());
-  progress.add(kTiB);  // never more than all
+  progress.add(kTiB);  // the report never exceeds the total
   STRCMP_EQUAL("taking memory: 16 GiB of 16 GiB (100 %), 4 GiB/s, 0 s left",
                text_of(progress).c_str());
 }
@@ -181,7 +181,7 @@ TEST(Progress, AListenerHearsEachSecondAndWhetherItGoesOn) {
   STRCMP_EQUAL("taking: 1 MiB of 4 MiB (25 %), 1 MiB/s, 3 s left", news.texts[0].c_str());
   CHECK(news.patiences_ns[0] == Progress::kPieceNsMax);
   pass_ms(1000);
-  progress.look();  // nothing was done since
+  progress.look();  // no progress since the last report
   CHECK(news.patiences_ns[1] == 0);
   progress.add(kMiB);
   pass_ms(1000);
@@ -198,11 +198,11 @@ TEST(Progress, AListenerHearsHowLongAWaitMayGoOn) {
   progress.look();
   CHECK(news.patiences_ns[0] == 20 * kNsPerSecond + Progress::kPieceNsMax);
   pass_ms(25'000);
-  progress.look();  // longer than it was to be
+  progress.look();  // the wait is longer than its maximum
   CHECK(news.patiences_ns[1] == 0);
 }
 
-// However many work, each report is made once, and nothing that was done is lost.
+// Several threads make each report only once, and no thread's progress is lost.
 TEST(Progress, ManyThreadsReportAsOne) {
   ProgressNews news(kNsPerSecond);
   StderrCapture capture;

@@ -18,7 +18,7 @@ namespace {
 template <size_t kBytes>
 using Bytes = std::array<std::byte, kBytes>;
 
-// From each alignment, and nothing beside it.
+// Copies from each alignment, and writes nothing outside the copy.
 template <size_t kBytes>
 void check_copies() {
   alignas(8) std::byte from[kBytes + 16];
@@ -36,7 +36,8 @@ void check_copies() {
   }
 }
 
-// A description as a peer would give it: its reader copies it, checks it, and uses it.
+// A range that a peer describes in shared memory. The reader copies it, checks the copy, and uses
+// the copy.
 struct Range {
   uint64_t first;
   uint64_t count;
@@ -64,7 +65,7 @@ TEST(ReadOnce, CopiesAnySizeFromAnyAlignment) {
   check_copies<132>();
 }
 
-// Another process writes, not a thread: so its stores are no data race of this program's.
+// The writer is a process, not a thread, so that its stores are no data race in this program.
 TEST(ReadOnce, WhatWasCheckedIsWhatIsUsed) {
   struct Shared {
     std::atomic<uint64_t> round;
@@ -84,7 +85,7 @@ TEST(ReadOnce, WhatWasCheckedIsWhatIsUsed) {
   }
   uint64_t good_count = 0;
   bool is_good = true;
-  // Until the writer was seen at work often, not for a time.
+  // Runs until the writer has made a million rounds, not for a fixed time.
   while (shared->round.load(std::memory_order_relaxed) < 1'000'000 || good_count == 0) {
     const uint64_t end = end_if_good(&shared->range);
     is_good = is_good && end <= kLimit;

@@ -1,4 +1,4 @@
-// The last lines of the log: in their order, whole, and cut off where a character begins.
+// The last lines of the log: in order, whole, and cut off only between characters.
 #include "platform/recent_lines.h"
 
 #include <atomic>
@@ -27,7 +27,8 @@ TEST_GROUP(RecentLines) {
   static constexpr size_t kPageBytes = 4096;
   std::byte* const pages = static_cast<std::byte*>(
       mmap(nullptr, 6 * kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  // The eighth of those that begin half a slot behind the first page's beginning.
+  // The second half of this slot begins the second page. The slot is the eighth of an array that
+  // begins half a slot into the first page.
   LineSlot* const halved_slot =
       reinterpret_cast<LineSlot*>(pages + kPageBytes - sizeof(LineSlot) / 2);
 
@@ -67,13 +68,13 @@ TEST_GROUP(RecentLines) {
 TEST(RecentLines, AreTheLastOnesInTheirOrder) {
   log_numbers(0, 40);
   STRCMP_EQUAL(numbers(8, 40).c_str(), from(0).c_str());
-  // From there on: what came after it.
+  // Reading from `next` returns only later lines.
   const uint64_t next = next_recent_line();
   log_numbers(40, 41);
   STRCMP_EQUAL(numbers(40, 41).c_str(), from(next).c_str());
   char line[kRecentLineBytesMax];
-  LONGS_EQUAL(0, read_recent_line(next - 32, line));  // it is gone
-  LONGS_EQUAL(0, read_recent_line(next + 1, line));   // it is not there yet
+  LONGS_EQUAL(0, read_recent_line(next - 32, line));  // overwritten
+  LONGS_EQUAL(0, read_recent_line(next + 1, line));   // not yet written
 }
 
 TEST(RecentLines, ErrorsAreThere) {
@@ -84,7 +85,7 @@ TEST(RecentLines, ErrorsAreThere) {
   STRCMP_EQUAL("bedplate: doing: answer\n", last().c_str());
 }
 
-// A character of two bytes, wherever it comes to lie.
+// A character of two bytes, at each position around the cut.
 TEST(RecentLines, LongOnesAreCutOffBeforeACharacter) {
   const size_t room = kRecentLineBytesMax - sizeof kCutMark;
   for (size_t before = room - 3; before <= room + 1; ++before) {
@@ -109,7 +110,8 @@ TEST(RecentLines, ManyAreKeptWhereSlotsAreLent) {
   STRCMP_EQUAL(numbers(100, 132).c_str(), from(0).c_str());
 }
 
-// The slot's second half cannot be read until all others were written, and it, too.
+// Reading the slot's second half faults. The fault's handler overwrites all slots, this one too,
+// before the read continues.
 TEST(RecentLines, OneThatIsOverwrittenMeanwhileIsGone) {
   static std::byte* second_page = nullptr;
   second_page = pages + kPageBytes;
@@ -132,7 +134,8 @@ TEST(RecentLines, OneThatIsOverwrittenMeanwhileIsGone) {
   LONGS_EQUAL(sizeof line, read_recent_line(number + 32, line));
 }
 
-// Threads log while one reads the lines that are overwritten next: it gets whole ones or none.
+// Threads log while another thread reads the lines that are overwritten next. Each read returns a
+// whole line or none.
 TEST(RecentLines, NoneIsTorn) {
   constexpr int kWriters = 3;
   constexpr size_t kBytes = kRecentLineBytesMax - 1;
@@ -145,7 +148,7 @@ TEST(RecentLines, NoneIsTorn) {
     });
   }
   bool is_torn = false;
-  // On one processor a round takes as long as the writers' turns.
+  // On one core, each round takes as long as the writers' time slices.
   for (int round = 0; round < 1000 && !is_torn; ++round) {
     // The lines also move to other memory meanwhile.
     if (round % 2 == 0) keep_lines_in({more.get(), 100});
@@ -153,7 +156,7 @@ TEST(RecentLines, NoneIsTorn) {
     const uint64_t first = first_recent_line();
     for (uint64_t i = first; i < first + 4; ++i) {
       const size_t bytes = read_recent_line(i, line);
-      if (bytes != kBytes + 1) continue;  // of before this test, or gone
+      if (bytes != kBytes + 1) continue;  // from before this test, or overwritten
       is_torn |= std::string(line, kBytes) != std::string(kBytes, line[0]) || line[kBytes] != '\n';
     }
     keep_few_lines();

@@ -13,7 +13,7 @@ using namespace bedplate;
 
 namespace {
 
-// Counts how many of it live; movable only.
+// Counts its live objects. Only movable.
 struct Tracked {
   explicit Tracked(int* live_count) : live(live_count) { ++*live; }
   Tracked(Tracked&& other) noexcept : live(other.live) { ++*live; }
@@ -125,7 +125,7 @@ TEST(Result, DestroysItsValueOnceHoweverItWasMoved) {
     Result<Tracked> result = Tracked(&live);
     LONGS_EQUAL(1, live);
     Result<Tracked> moved = std::move(result);
-    LONGS_EQUAL(2, live);  // the moved-from one still is one
+    LONGS_EQUAL(2, live);  // the moved-from object is still alive
     const Tracked taken = moved.take();
     LONGS_EQUAL(3, live);
   }
@@ -157,7 +157,7 @@ TEST(Result, AskingForWhatIsNotThereStopsTheProcess) {
   BP_CHECK_DIES("assertion failed: !ok_", (void)nothing.error());
 }
 
-// The cure names the limit of descriptors, not the one for the file that was being opened.
+// When descriptors run out, the cure names their limit and not the file that was being opened.
 TEST(Error, DescriptorsThatRunOutAreToldAsThat) {
   for (const int number : {EMFILE, ENFILE}) {
     Error error = some_error();

@@ -1,4 +1,4 @@
-// Which files are taken for secrets, and what is wrong with the others.
+// Secret files: which files are accepted, and the errors about refused files.
 #include "platform/secret_file.h"
 
 #include <cstring>
@@ -44,7 +44,7 @@ TEST(SecretFile, OthersMayNeitherReadNorWriteIt) {
     const std::string path = file("1", mode);
     STRCMP_CONTAINS(("; chmod 600 " + path).c_str(), refused(path).c_str());
   }
-  // The group of root's file may read it, as Debian's ssl-cert does; that of another's may not.
+  // The group may read a file of root, as with Debian's ssl-cert, but not a file of another user.
   const auto read = read_secret_file(file("1", 0640), FilePrivacy::kSecret, 8);
   CHECK_EQUAL(geteuid() == 0, read.ok());
 }

@@ -1,4 +1,4 @@
-// Serial lines, with pseudoterminals in their place: how they are opened, and what is refused.
+// Serial lines, simulated by pseudoterminals: how they are opened, and which files are refused.
 #include "platform/serial_line.h"
 
 #include <cerrno>
@@ -53,7 +53,8 @@ TEST(SerialLine, BytesGoThroughAsTheyAre) {
   auto opened = open_serial_line(path.c_str(), 9600);
   CHECK(opened.ok());
   const Fd& line = opened.value();
-  // Bytes that a terminal would act on: it would end, stop, translate or erase, and echo them all.
+  // Bytes that a terminal driver interprets by default: interrupt, end of file, flow control, erase
+  // and line ends. By default it also echoes all bytes.
   const std::string all("\x03\x04\x11\x13\x1a\x7f\r\n\x00\xff|", 11);
   LONGS_EQUAL(all.size(), write(master.number(), all.data(), all.size()));
   CHECK(all == read_from(line, all.size()));
@@ -71,7 +72,7 @@ TEST(SerialLine, BytesGoThroughAsTheyAre) {
 
 TEST(SerialLine, IsNotTheControllingTerminal) {
   LONGS_EQUAL(0, test::exit_code_of([this] {
-                if (setsid() < 0) return 2;  // it leads a session, without a terminal
+                if (setsid() < 0) return 2;  // the child leads a session without a terminal
                 auto opened = open_serial_line(path.c_str(), kSerialBaud);
                 if (!opened.ok()) return 3;
                 return open("/dev/tty", O_RDWR | O_NOCTTY) < 0 ? 0 : 4;
@@ -89,7 +90,7 @@ TEST(SerialLine, IsForOneProcess) {
   close_serial_line(&line);
   CHECK(check_serial_line(path.c_str()).ok());
   STRCMP_EQUAL("opened", refusal(path).c_str());
-  // Nothing of it stays with the line: a user without root's rights may open it again.
+  // The closed line is no longer exclusive: a user without root's rights can open it again.
   const Fd later(::open(path.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC));
   int excludes = 1;
   LONGS_EQUAL(0, ioctl(later.number(), TIOCGEXCL, &excludes));
@@ -115,7 +116,7 @@ TEST(SerialLine, SaysWhatItIsNot) {
   }
 }
 
-// A line that is gone reads as 0 or as an error, not as EAGAIN, which is silence.
+// A read from a disconnected line returns 0 or EIO. EAGAIN would mean that no data has arrived.
 TEST(SerialLine, AHangupIsNoSilence) {
   auto opened = open_serial_line(path.c_str(), kSerialBaud);
   CHECK(opened.ok());

@@ -1,4 +1,4 @@
-// Standard error that nobody reads: each kind of it, filled by several threads.
+// Standard error that nobody reads: pipes, sockets and terminals that several threads fill.
 #include "platform/standard_error.h"
 
 #include <algorithm>
@@ -35,9 +35,9 @@ using namespace bedplate;
 namespace {
 
 constexpr int kThreadCount = 4;
-constexpr int kLineCount = 4000;  // of each: twenty times what a pipe holds
+constexpr int kLineCount = 4000;  // per thread; together over twenty times what a pipe holds
 
-// The two ends of what stands in for standard error.
+// The two ends of the file that replaces standard error.
 struct Ends {
   Fd reader;
   Fd writer;
@@ -72,7 +72,7 @@ Ends open_terminal() {
   return {Fd(master), Fd(slave)};
 }
 
-// All that is there to be read now.
+// Reads all available data.
 std::string drain(const Fd& reader) {
   std::string text;
   char part[65536];
@@ -89,7 +89,7 @@ void log_much() {
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreadCount; ++i) {
     threads.emplace_back([i] {
-      char body[101] = {};  // no heap: there is little of it in a probe
+      char body[101] = {};  // not from the heap, which is small in a probe
       std::memset(body, 'a' + i, sizeof body - 1);
       for (int line = 0; line < kLineCount; ++line) BP_LOG_INFO("%s", body);
     });
@@ -105,7 +105,8 @@ uint64_t count_of(const std::string& text, const char* words) {
   return count;
 }
 
-// The sum of the counts in lines about dropped ones: such a line may fit where no other one does.
+// The sum of the counts in the warnings about dropped lines. There can be several warnings, since a
+// short warning can fit where a longer line does not.
 uint64_t told_count(const std::string& text) {
   constexpr char kTold[] = "bedplate: warning: ";
   uint64_t count = 0;
@@ -119,10 +120,10 @@ uint64_t told_count(const std::string& text) {
   return count;
 }
 
-// Logs far more than there is room for, while nobody reads; then reads. Checks that logging
-// returns, that the file's flags are unchanged (other processes share them), and that each line was
-// written or counted, but for `torn_max`: a terminal takes parts of lines, which lines of other
-// threads may follow.
+// Logs far more than the file holds while nobody reads, then reads. Checks that logging returns,
+// that the file's flags are unchanged (other processes share them), and that each line was written
+// or counted, except `torn_max` lines: a terminal takes parts of lines, and lines of other threads
+// may follow such a part.
 void check_nobody_reads(Ends ends, uint64_t torn_max = 0) {
   const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   dup2(ends.writer.number(), STDERR_FILENO);
@@ -140,7 +141,7 @@ void check_nobody_reads(Ends ends, uint64_t torn_max = 0) {
   BP_PROBE_CHECK(dropped_line_count() == dropped);
   BP_PROBE_CHECK(told_count(text) == dropped);
   BP_PROBE_CHECK(text.ends_with("\nbedplate: the last line\n"));
-  // The line that was cut off, of a terminal, counts as dropped.
+  // A line that a terminal cut off counts as dropped.
   uint64_t whole = 0;
   for (int i = 0; i < kThreadCount; ++i) {
     const std::string line = "bedplate: " + std::string(100, static_cast<char>('a' + i)) + "\n";
@@ -158,7 +159,7 @@ BP_PROBE(StreamThatNobodyReads) { check_nobody_reads(open_socket(SOCK_STREAM)); 
 BP_PROBE(DatagramsThatNobodyReads) { check_nobody_reads(open_socket(SOCK_DGRAM)); }
 BP_PROBE(TerminalThatNobodyReads) { check_nobody_reads(open_terminal(), kThreadCount); }
 
-// A pipe takes short lines until its bytes are full.
+// A pipe takes short lines until its capacity in bytes is used.
 void check_many_short_lines(Ends ends) {
   const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
   dup2(ends.writer.number(), STDERR_FILENO);
@@ -172,7 +173,7 @@ void check_many_short_lines(Ends ends) {
 BP_PROBE(PipeOfShortLines) { check_many_short_lines(open_pipe()); }
 BP_PROBE(NamedPipeOfShortLines) { check_many_short_lines(open_named_pipe()); }
 
-// Without /proc the pipe cannot be opened again: each line takes a page, and nothing waits for it.
+// Without /proc the pipe cannot be opened again: each line takes a page, and no write blocks.
 BP_PROBE(NamedPipeWithoutProc) {
   Ends ends = open_named_pipe();
   if (chroot("/tmp") != 0) test::probe_skipped("needs root");
@@ -195,7 +196,7 @@ BP_PROBE(TerminalThatIsStopped) {
                          "in time\nbedplate: it goes on\n");
 }
 
-// No descriptor is free for a pipe of one's own.
+// The log has no free descriptor for a private pipe.
 BP_PROBE(NamedPipeWithoutAFreeDescriptor) {
   Ends ends = open_named_pipe();
   const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
@@ -209,7 +210,7 @@ BP_PROBE(NamedPipeWithoutAFreeDescriptor) {
   BP_PROBE_CHECK(count_of(text, "processes\n") + dropped_line_count() == 2000);
 }
 
-// A crash is not held up for ever, and a late reader gets its message.
+// A full pipe does not delay a crash for ever.
 BP_PROBE(LastWordsToWhatNobodyReads) {
   Ends ends = open_pipe();
   dup2(ends.writer.number(), STDERR_FILENO);
@@ -223,8 +224,8 @@ std::atomic<bool> has_said_its_last{false};
 
 }  // namespace
 
-// It comes once they are waited with. That it then has a core before their time is over it cannot
-// know: where it had none, it says so.
+// The reader starts once the crashing thread waits. The reader may get no core before that wait
+// ends; it then reports that it was too late.
 BP_PROBE(LastWordsToALateReader) {
   Ends ends = open_pipe();
   const Fd before(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
@@ -255,7 +256,7 @@ BP_PROBE(LastWordsToALateReader) {
   assertion_failed("file.cc", 1, "this");
 }
 
-// True if a line arrives although a seccomp profile forbids `call`, by another way of writing it.
+// Whether a line arrives although a seccomp profile forbids `call`: other system calls write it.
 bool arrives_without(long call, int error_number, int writer, int reader) {
   return test::exit_code_of([&] {
            dup2(writer, STDERR_FILENO);

@@ -1,5 +1,5 @@
-// The files that stand in for descriptors 0 to 2 if those are closed. The tests run in forked
-// children, whose exit code says which check failed: they may have nothing to print to.
+// The files that replace descriptors 0 to 2 if those are closed. The tests run in forked children,
+// which may have no output to print to: their exit code says which check failed.
 #include "platform/standard_streams.h"
 
 #include <cerrno>
@@ -68,7 +68,7 @@ TEST(StandardStreams, ThoseThatAreOpenStayAsTheyAre) {
   LONGS_EQUAL(0, ended.exit_code);
 }
 
-// In an empty root directory, as the first process or a process in a chroot has it.
+// In an empty root directory, as the first process or a process in a chroot may have.
 TEST(StandardStreams, WithoutTheNullDeviceWhatStandsInRefusesAll) {
   if (geteuid() != 0) BP_SKIP("another root directory takes root");
   char root[] = "/tmp/bedplate-streams-XXXXXX";

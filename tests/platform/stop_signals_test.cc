@@ -1,4 +1,4 @@
-// Signals that wait until somebody looks.
+// Stop signals stay pending until the program checks for them.
 #include "platform/stop_signals.h"
 
 #include <ctime>

@@ -1,5 +1,5 @@
-// A supervisor of the test's own: the messages to it, by each kind of name, and the case that there
-// is none.
+// Messages to a supervisor that the test plays, for each kind of socket name, and the case without
+// a supervisor.
 #include "platform/supervisor.h"
 
 #include <cstdlib>

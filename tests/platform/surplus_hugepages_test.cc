@@ -1,4 +1,5 @@
-// Hugepages that are promised, and those that no machine has. Made ones: tests/system.
+// Reserving free hugepages, and more hugepages than any machine has. tests/system tests surplus
+// pages that the kernel makes.
 #include "platform/surplus_hugepages.h"
 
 #include "tests/support/hugepages.h"

@@ -1,4 +1,4 @@
-// First in, first out, through a member of the objects.
+// A first-in, first-out queue, linked through a member of its objects.
 #include "platform/tail_queue.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST_GROUP(TailQueue) {
   void setup() override {
     for (int i = 0; i < 8; ++i) things[i].number = i;
   }
-  // The count, or -1: it is not valid.
+  // The count, or -1 if the queue is not valid.
   int counted(size_t most = 8) const {
     const auto count = queue.count(most, is_any);
     return count ? static_cast<int>(*count) : -1;

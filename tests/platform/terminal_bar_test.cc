@@ -1,4 +1,4 @@
-// The bar on a terminal of the test's own: its width, and the log's lines above it.
+// The progress bar on a pseudoterminal: its width, and the log's lines above it.
 #include "platform/terminal_bar.h"
 
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 
 const std::string kWipe = kWipeLine;
 
-// The bar as the terminal shows it: all that follows its wiping.
+// The bar as the terminal shows it: the text after the wipe sequence.
 std::string shown(StderrTerminal& terminal) {
   const std::string text = terminal.take();
   return text.starts_with(kWipe) ? text.substr(kWipe.size()) : "no wipe: " + text;
@@ -58,7 +58,7 @@ TEST(TerminalBar, CellsTakeTheRoomThatTheTextLeaves) {
   STRCMP_EQUAL("", shown(terminal).c_str());
 }
 
-// One that wrapped around would leave a line behind at each drawing.
+// A bar that wrapped around would leave a line behind at each drawing.
 TEST(TerminalBar, NoTerminalIsTooNarrow) {
   StderrTerminal terminal(80);
   announce_bar();
@@ -74,7 +74,7 @@ TEST(TerminalBar, NoTerminalIsTooNarrow) {
   terminal.resize(1);
   draw_bar("12345 left", 1, 2);
   STRCMP_EQUAL("", shown(terminal).c_str());
-  terminal.resize(0);  // it does not say
+  terminal.resize(0);  // the terminal reports no width
   draw_bar(std::string(200, 'x').c_str(), 1, 2);
   LONGS_EQUAL(79, shown(terminal).size());
   terminal.resize(60000);

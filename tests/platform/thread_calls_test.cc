@@ -1,4 +1,4 @@
-// The log's lines about the functions that threads are in.
+// The log's lines about the call stacks of threads.
 #include "platform/thread_calls.h"
 
 #include <atomic>
@@ -31,7 +31,7 @@ std::atomic<bool> must_end{false};
 
 void spin(void*) noexcept {
   is_ready = true;
-  const timespec pause = {0, 100'000};  // a sanitizer hands signals over where a call waits
+  const timespec pause = {0, 100'000};  // a sanitizer delivers signals in blocking calls
   while (!must_end) nanosleep(&pause, nullptr);
 }
 
@@ -42,7 +42,7 @@ void spin_deaf(void*) noexcept {
   spin(nullptr);
 }
 
-// Ends once it has been asked, without an answer: the question is still pending.
+// Ends once the signal that asks it is pending, and does not answer.
 void end_when_asked(void*) noexcept {
   sigset_t all, asked;
   sigfillset(&all);
@@ -55,7 +55,7 @@ void end_when_asked(void*) noexcept {
 
 std::atomic<bool> has_begun{false};
 
-// The first system call of its answer does not return until must_end.
+// The first system call of the thread's answer does not return until must_end.
 void spin_on_and_on(void*) noexcept {
   const bool is_set = test::answer_calls(SYS_prctl, [](const uint64_t*) {
     has_begun = true;
@@ -121,7 +121,7 @@ TEST(ThreadCalls, OneThatDoesNotAnswerIsSaidToBeSilent) {
   CHECK(text.find("thread deaf") == text.npos);
 }
 
-// As a thread does that another one has just joined: the kernel has it for a while longer.
+// The same happens to a thread that was just joined: the kernel lists it for a while longer.
 TEST(ThreadCalls, OneThatEndsWhileItIsAskedIsNoThread) {
   SKIP_WITH_A_DEAF_THREAD();
   begin("ending", &end_when_asked);
@@ -135,7 +135,7 @@ BP_PROBE(an_answer_that_does_not_end) {
   BP_PROBE_CHECK(thread.start("endless", &spin_on_and_on, nullptr).ok());
   BP_PROBE_CHECK(test::eventually([] { return is_ready.load(); }));
   test::StderrCapture capture;
-  // One that has not come to begin is silent: it gets more time.
+  // A thread that has not begun to answer is logged as silent; the next try waits longer.
   for (uint64_t patience_ns = 10 * kNsPerMs; !has_begun; patience_ns *= 2) {
     auto asked = log_thread_calls(patience_ns);
     BP_PROBE_CHECK(asked.ok() && asked.value().silent >= 1);
@@ -147,11 +147,11 @@ BP_PROBE(an_answer_that_does_not_end) {
 }
 
 TEST(ThreadCalls, AnAnswerThatDoesNotEndIsGivenUp) {
-  SKIP_WITH_A_DEAF_THREAD();  // which delays the trap, too
+  SKIP_WITH_A_DEAF_THREAD();  // such a build also delays the trap
   BP_CHECK_PROBE(an_answer_that_does_not_end);
 }
 
-// The kernel's worker keeps all signals from itself, and stays a while after it has worked.
+// The kernel's worker thread blocks all signals, and exists for a while after its work.
 TEST(ThreadCalls, WorkersOfIoUringAreTheKernels) {
   SKIP_WITH_A_DEAF_THREAD();
   io_uring ring;

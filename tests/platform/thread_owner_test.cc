@@ -1,4 +1,4 @@
-// An object belongs to nobody, then to one thread, and to nobody again.
+// An object belongs to no thread, then to one thread, then to no thread again.
 #include "platform/thread_owner.h"
 
 #include <atomic>
@@ -49,13 +49,13 @@ TEST(ThreadOwner, IsHeldByItsHolderAlone) {
   CHECK_FALSE(is_held_by_other);
 }
 
-// A thread that asks while the holder gives it back gets no third answer.
+// A thread that asks while the holder takes or releases the object never counts as the holder.
 TEST(ThreadOwner, IsNeverTheCallersWhileOthersTakeItAndGiveItBack) {
   std::atomic<bool> is_over{false};
   std::thread holder([&] {
     while (!is_over.load(std::memory_order_relaxed)) const ThreadOwner::Hold hold(owner);
   });
-  while (!owner.is_held()) {  // until it has begun
+  while (!owner.is_held()) {  // until the holder has begun
   }
   int held_count = 0;
   for (int i = 0; i < 1'000'000; ++i) held_count += owner.is_held_by_caller() ? 1 : 0;

@@ -24,7 +24,7 @@ using namespace bedplate;
 
 namespace {
 
-// One mapping as /proc/self/smaps has it.
+// One mapping in /proc/self/smaps.
 struct Mapping {
   uint64_t begin = 0;
   uint64_t end = 0;
@@ -32,7 +32,7 @@ struct Mapping {
   uint64_t locked_bytes = 0;
 };
 
-// The mapping that `address` lies in, and the one that ends where it begins.
+// Finds the mapping that contains `address`, and the mapping that is listed before it.
 void find_mappings(const void* address, Mapping* found, Mapping* before) {
   const auto wanted = reinterpret_cast<uintptr_t>(address);
   std::FILE* file = std::fopen("/proc/self/smaps", "r");
@@ -73,7 +73,7 @@ struct NameSeen {
   char name[16] = {};
 };
 
-// The name that a thread has that was started with `name`; it is set once start() returns.
+// The name of a thread that was started with `name`. It is set when start() returns.
 std::string name_of(const char* name) {
   NameSeen seen;
   StackedThread thread;
@@ -91,7 +91,7 @@ std::string name_of(const char* name) {
   return seen.name;
 }
 
-// As a fault on a full stack does: to the handler's own stack, where there is one.
+// Recurses until the stack is full. The fault then needs an alternate stack for its handler.
 [[gnu::noinline]] int fill_stack(int depth) noexcept {
   volatile char frame[4096];
   frame[0] = '\0';
@@ -107,7 +107,7 @@ TEST(StackedThread, RunsItsFunctionOnce) {
   CHECK(thread.start("once", &look_around, &seen).ok());
   thread.join();
   LONGS_EQUAL(1, seen.run_count.load());
-  thread.join();  // once more does nothing
+  thread.join();  // a second join does nothing
 }
 
 TEST(StackedThread, HasItsName) { STRCMP_EQUAL("shard-main", name_of("shard-main").c_str()); }
@@ -131,7 +131,7 @@ TEST(StackedThread, StackIsPrivateLockedAndFaultedIn) {
   thread.join();
   STRCMP_EQUAL("rw-p", seen.stack.rights);
   CHECK(seen.stack.end - seen.stack.begin == kThreadStackBytes);
-  // Locked counts pages that are there: all of them are.
+  // "Locked" counts only present pages, so all pages are present.
   CHECK(seen.stack.locked_bytes == kThreadStackBytes);
 }
 
@@ -155,7 +155,7 @@ TEST(StackedThread, GivesItsStackBack) {
               now.locked_bytes == kThreadStackBytes);
 }
 
-// It would go on without its stack.
+// A thread that joined itself would free the stack on which it runs.
 TEST(StackedThread, WaitingForItselfIsAProgrammingError) {
   BP_CHECK_DIES("pthread_join(thread_, nullptr) == 0", {
     static StackedThread itself;
@@ -197,7 +197,7 @@ TEST(StackedThread, RefusesAStackThatMayNotBeLocked) {
   STRCMP_CONTAINS("; raise the limit: ulimit -l unlimited", ended.text);
 }
 
-// On one processor a new thread seldom runs before the one that made it waits.
+// On one core, a new thread seldom runs before its creator waits.
 BP_PROBE(LeftBeforeItBegins) {
   cpu_set_t one;
   CPU_ZERO(&one);
@@ -217,7 +217,7 @@ BP_PROBE(LeftBeforeItBegins) {
             .ok());
     thread->join_or_leave(0);
     std::destroy_at(thread);
-    std::memset(memory, 0, sizeof memory);  // as what comes next on this stack does
+    std::memset(memory, 0, sizeof memory);  // as later use of this stack would do
   }
   BP_PROBE_CHECK(test::eventually([&] { return run_count.load() == kThreadCount; }));
 }

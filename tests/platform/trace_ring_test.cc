@@ -44,7 +44,7 @@ TEST(TraceRing, TheOldestGivesItsPlace) {
   CHECK_EQUAL(3, records[2].number);
 }
 
-// A request that begins anew has passed nothing.
+// A trace that begins again has passed no station.
 TEST(TraceRing, BeginningForgetsWhatWas) {
   RequestTrace trace;
   trace.begin(0);
@@ -54,7 +54,8 @@ TEST(TraceRing, BeginningForgetsWhatWas) {
   for (const uint32_t passed : records[0].passed) CHECK_EQUAL(kTraceNotPassed, passed);
 }
 
-// Another shard's time may be a round older; four minutes and a half are the most.
+// A time from another shard may be a loop round older and then counts as 0. Times are limited to
+// 4.5 minutes.
 TEST(TraceRing, TimesStayWithinTheirBounds) {
   RequestTrace trace;
   trace.begin(1'000'000);
@@ -79,7 +80,7 @@ TEST(TraceRing, KnowsWhetherItIsValid) {
   trace.begin(1);
   for (int i = 0; i < 4; ++i) ring.write(0, trace, {});
   CHECK(ring.is_valid());
-  records[0].number = 1;  // somebody else has written there
+  records[0].number = 1;  // as if other code had written there
   CHECK_FALSE(ring.is_valid());
 #if BP_DEBUG
   BP_CHECK_DIES("is_valid() before a change", ring.write(0, trace, {}));

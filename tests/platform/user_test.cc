@@ -1,4 +1,4 @@
-// Users by name and by number, against what the C library says of them.
+// Users by name and by number, compared with the C library's answers.
 #include "platform/user.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ TEST(User, ANumberIsItself) {
 }
 
 TEST(User, RefusesWhatIsNobody) {
-  // The last two numbers are no user's; parts of names and of lines are no names.
+  // 4294967295 and 4294967296 are no user IDs; a part of a name or of a line is no name.
   for (const char* text : {"", "-1", "4294967295", "4294967296", "1x", "roo", "root:", "root:x"}) {
     refused(text);
   }
@@ -74,7 +74,7 @@ TEST(User, HasTheGroupsOfALogin) {
     CHECK_EQUAL(entry->pw_uid, user.id);
     CHECK_EQUAL(entry->pw_gid, user.group);
     std::vector<uint32_t> sorted = {entry->pw_gid};
-    FILE* groups = std::fopen("/etc/group", "re");  // where there is one
+    FILE* groups = std::fopen("/etc/group", "re");  // may not exist
     while (const group* each = groups == nullptr ? nullptr : fgetgrent(groups)) {
       for (char** member = each->gr_mem; *member != nullptr; ++member) {
         const bool is_more = each->gr_gid != entry->pw_gid;
