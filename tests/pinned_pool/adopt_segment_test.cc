@@ -77,7 +77,7 @@ TEST(AdoptSegment, ReadOnlyCannotBeWrittenNorMadeWritable) {
   Segment& segment = *pool->adopt_segment(offered, open_read_only(file)).take();
   CHECK(segment.address[0] == std::byte{0});
   const test::Ended ended = test::run_forked([&] {
-    std::signal(SIGSEGV, SIG_DFL);  // sanitizers have a handler
+    std::signal(SIGSEGV, SIG_DFL);  // a sanitizer has a handler
     segment.address[0] = std::byte{1};
   });
   LONGS_EQUAL(SIGSEGV, ended.signal);
@@ -89,7 +89,7 @@ TEST(AdoptSegment, HugepagesReadOnlyAlsoOnceTheOwnerSealedThem) {
   const test::LentHugepages lent(2);
   if (!lent.are_there()) BP_SKIP("no hugepages, and no right to reserve any");
   TestPool owner(test::kTestPoolBaseInRange);
-  CHECK(owner->create_segment("boot", kMiB, PageSize::k4KiB, 1).ok());  // the first may grow
+  CHECK(owner->create_segment("boot", kMiB, PageSize::k4KiB, 1).ok());  // segment 0 may grow
   Segment& made = *owner->create_segment("heap:relay#0", kBytes, PageSize::k2MiB, 1).take();
   LONGS_EQUAL(0, seal_against_writers(made.memfd));
   made.address[kBytes - 1] = std::byte{0x5a};

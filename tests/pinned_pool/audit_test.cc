@@ -37,7 +37,7 @@ const uint64_t kDevice = makedev(0, 1);
 
 }  // namespace
 
-// The comparison on crafted text, in the form of /proc/<pid>/smaps.
+// Compares crafted text, in the format of /proc/<pid>/smaps, with a map of the pool.
 TEST_GROUP(Auditor) {
   const char* const kNothingIsMapped = "boot: 16777216 of 16777216 bytes are not mapped; "
                                        "volume:ram0: 67108864 of 67108864 bytes are not mapped";
@@ -50,8 +50,8 @@ TEST_GROUP(Auditor) {
     map.segments[1] = {"volume:ram0", kSecond, 64 * kMiB, 2 * kMiB, kDevice, 1030, 0};
   }
 
-  // One mapping of smaps, with the lines that the audit looks at and some that it does not.
-  // Its inode is that of the segment where it begins, unless another is given.
+  // Adds one mapping of smaps, with lines that the audit checks and lines that it ignores. The
+  // mapping's device and inode are those of the segment where it begins, unless `file` is given.
   void add(uint64_t begin, uint64_t end, const char* rights, uint64_t offset, uint64_t page_kib,
            const char* name, const char* file = nullptr, const char* flags = "lo sd") {
     const char* right_file = begin < kSecond ? "00:01 1029" : "00:01 1030";
@@ -119,8 +119,8 @@ TEST(Auditor, SegmentInSeveralMappingsIsOk) {
   check_finding("ok");
 }
 
-// A heap that a fork copies is private memory, and of no file. Two such segments that touch are one
-// mapping to the kernel.
+// A heap that a fork copies is private memory without a file. The kernel lists two adjacent
+// segments of this kind as one mapping.
 TEST(Auditor, PrivateSegmentsAreOk) {
   map.segments[0] = {"boot", kFirst, 16 * kMiB, 4096, 0, 0, 1};
   add(kFirst, kFirst + 16 * kMiB, "rw-p", 0, 4, "", "00:00 0");
@@ -214,7 +214,7 @@ TEST(Auditor, MappingOverTheEndOfItsSegmentIsFound) {
 }
 
 TEST(Auditor, WrongRightsAreFound) {
-  // rw-p is the segment's own memfd mapped private: what is written there, no device sees.
+  // rw-p is the segment's own memfd, mapped private: devices do not see what is written there.
   for (const char* rights : {"r--s", "-w-s", "---s", "rw-p", "rwxs", "r-xs"}) {
     text.clear();
     add_boot();
@@ -242,7 +242,7 @@ TEST(Auditor, WrongPageSizeIsFound) {
 }
 
 TEST(Auditor, AnotherFileInItsPlaceIsFound) {
-  // By its inode, whatever its name is; and an inode is one only together with its device.
+  // The audit compares a file's device and inode, not its name.
   const struct {
     const char* file;
     const char* told;
@@ -323,10 +323,10 @@ TEST(Auditor, NonsenseIsNoMapping) {
   check_finding("boot: has pages of 7 KiB, not of 4 KiB");
 }
 
-// The real thing, in a process of its own.
+// Audits of real mappings, in separate processes.
 namespace {
 
-// Audits this process, or process `pid`; "ok" or the finding.
+// Audits this process, or process `pid`. Returns "ok" or the findings.
 std::string finding_of(pid_t pid = 0) {
   static PoolMap map;
   process_pool().write_map(&map);
@@ -335,7 +335,7 @@ std::string finding_of(pid_t pid = 0) {
   return report.value().text;
 }
 
-// For probes: checks that the audit's finding has `words` in it; "ok": that it finds nothing.
+// For probes: checks that the audit's findings contain `words`; "ok" means no findings.
 void check_finding(const char* words, pid_t pid = 0) {
   const std::string finding = finding_of(pid);
   const bool good =
@@ -352,7 +352,7 @@ int lock_again(std::byte* page) { return static_cast<int>(syscall(SYS_mlock, pag
 
 int unlock(std::byte* page) { return static_cast<int>(syscall(SYS_munlock, page, 4096)); }
 
-// Maps the page that belongs there.
+// Maps and locks the segment's own page at `page` again, and checks that nothing is found.
 void mend(const Segment& segment, std::byte* page) {
   void* mapped = mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, segment.memfd,
                       page - segment.address);
@@ -386,7 +386,7 @@ BP_PROBE(AuditOfTheRealMaps) {
   check_finding("maps another file");
   mend(segment, page);
 
-  // Its own page, but private: what is written there, no device sees.
+  // The segment's own page, but private: devices do not see what is written there.
   BP_PROBE_CHECK(mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, segment.memfd,
                       page - segment.address) == page);
   check_finding("has the rights rw-p, not rw-s");
@@ -441,7 +441,7 @@ BP_PROBE(AuditOfHugepages) {
   check_finding("ok");
   BP_PROBE_CHECK(munmap(segment.address, 2 * kMiB) == 0);
   check_finding("heap: 2097152 of 8388608 bytes are not mapped");
-  // Small pages of shared memory in its place.
+  // Small pages of shared memory replace the hugepage.
   BP_PROBE_CHECK(mmap(segment.address, 2 * kMiB, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == segment.address);
   check_finding("maps another file");
@@ -464,8 +464,8 @@ BP_PROBE(AuditOfAnotherProcess) {
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   BP_PROBE_CHECK(child_finding.ends_with("heap: 8192 of 8388608 bytes are not mapped"));
-  // A fork loses locks: the child's audit says so, this process's does not. Memory that was never
-  // locked is not reported.
+  // A forked child has no locks: its audit reports this, and this process's audit does not. Memory
+  // that was never locked is not reported.
   const bool is_told = child_finding.starts_with("boot: ") &&
                        child_finding.find("is not locked any more") != std::string::npos;
   const bool was_locked = process_pool().segment(0).lock_errno == 0;
@@ -474,7 +474,7 @@ BP_PROBE(AuditOfAnotherProcess) {
 }
 
 BP_PROBE(AuditWithManyMappings) {
-  // Every second page made a mapping of its own: smaps is longer than any buffer.
+  // Every second page becomes a separate mapping, so that smaps is longer than any buffer.
   const Segment& segment = probe_segment();
   for (uint64_t at = 0; at < 2 * kMiB; at += 8192) {
     BP_PROBE_CHECK(mprotect(segment.address + at, 4096, PROT_READ) == 0);
@@ -497,7 +497,7 @@ BP_PROBE(AuditOfLocks) {
 }
 
 BP_PROBE(AuditOfALongPath) {
-  // The path is longer than the buffer of the audit; all mappings are seen all the same.
+  // The path is longer than the audit's buffer. The audit still sees all mappings.
   const Segment& segment = probe_segment();
   char top[] = "/dev/shm/bedplate-audit-XXXXXX";
   const std::string step(250, 'd');
@@ -547,7 +547,7 @@ BP_PROBE(AuditWithAnExhaustedHeap) {
   static PoolMap map;
   process_pool().write_map(&map);
   map.segments[0].bytes += 4096;
-  void* volatile block = nullptr;  // or the compiler takes each malloc for a success
+  void* volatile block = nullptr;  // else the compiler may assume that malloc succeeds
   for (size_t bytes = kMiB; bytes >= 8; bytes -= bytes > 1024 ? bytes / 2 : 8) {
     do block = std::malloc(bytes);
     while (block != nullptr);

@@ -34,7 +34,7 @@ BP_PROBE(BootSegmentOnHugepages) {
 BP_PROBE(BootSegmentOf1GiB) { BP_PROBE_CHECK(process_pool().segment(0).bytes == kGiB); }
 
 TEST_GROUP(BootSegment){
-    // The program ends before its main, which would have said that there is no such probe.
+    // The program ends before main, which would report that there is no probe "none".
     void check_refused(const char* variable, const char* message){
         const test::Ended ended = test::run_fresh("none", {variable});
 LONGS_EQUAL(2, ended.exit_code);
@@ -53,7 +53,7 @@ TEST(BootSegment, ExistsBeforeMainAndIsOneOnly) {
 }
 
 TEST(BootSegment, HasTheSizeOfTheLinkedConstant) {
-  // tests/main.cc defines it, in place of the library's.
+  // tests/main.cc defines bedplate_boot_bytes, which replaces the library's definition.
   CHECK(boot_segment_bytes() == bedplate_boot_bytes);
   CHECK(boot_segment().bytes == bedplate_boot_bytes);
 }
@@ -102,7 +102,7 @@ TEST(BootSegment, LiesOnThePagesThatTheEnvironmentSays) {
   if (!lent.are_there()) BP_SKIP("no 16 free hugepages of 2 MiB");
   BP_CHECK_PROBE(BootSegmentOnHugepages, "BEDPLATE_BOOT_BYTES=32 MiB",
                  "BEDPLATE_BOOT_PAGE_BYTES=2 MiB");
-  // In whole pages.
+  // The size is rounded up to whole pages.
   if (hugepage_counts(PageSize::k1GiB).available_count == 0) return;
   BP_CHECK_PROBE(BootSegmentOf1GiB, "BEDPLATE_BOOT_PAGE_BYTES=1 GiB");
 }

@@ -1,4 +1,5 @@
-// The signal is sent by hand: a real memory error would take a page from the machine for good.
+// The tests send the signal of a memory error themselves: a real memory error would take a page
+// from the machine for good.
 #include "pinned_pool/memory_error.h"
 
 #include <csignal>
@@ -80,7 +81,7 @@ BP_PROBE(BusErrorWithAnEarlierHandler) {
   signal(SIGBUS, [](int) { _exit(42); });
   const Segment& segment = make_segment();
   report_memory_errors();
-  report_memory_errors();  // the earlier one is still who was there before
+  report_memory_errors();  // does not replace the earlier handler
   send_bus_error(segment.address, BUS_MCEERR_AR);
 }
 TEST(MemoryError, LeavesTheEndToWhoWasThereBefore) {

@@ -1,6 +1,6 @@
-// The real nodes of a pool's pages: the kernel is asked for the node of each.
+// The nodes of a pool's pages, as the kernel reports them for each page.
 //
-// On a machine with one node there is little to get wrong; the guest (tests/guest) has two.
+// A machine with one node tests little; the guest (tests/guest) has two nodes.
 #include <vector>
 
 #include <sys/syscall.h>
@@ -19,7 +19,7 @@ using bedplate::test::TestPool;
 
 namespace {
 
-// The node of each page of `segment`; negative: the errno value that the kernel has for it.
+// The node of each page of `segment`; negative: the kernel's error for that page.
 std::vector<int> nodes_of_pages(const Segment& segment) {
   std::vector<void*> pages;
   for (uint64_t at = 0; at < segment.bytes; at += page_bytes(segment.page)) {
@@ -66,7 +66,8 @@ TEST(NodePlacement, GiganticPagesLieOnTheirNode) {
   check_placement(PageSize::k1GiB, kGiB);
 }
 
-// It does not spill over to a node that has memory: the segment is refused, with that node's cure.
+// The segment does not spill over to a node with free memory. It is refused, with a cure for its
+// own node.
 TEST(NodePlacement, ANodeWithoutEnoughPagesIsRefused) {
   if (memory_nodes().count() == 1) BP_SKIP("this machine has one NUMA node");
   const uint64_t available_count = hugepage_counts(PageSize::k2MiB, 1).available_count;

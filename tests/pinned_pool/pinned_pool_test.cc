@@ -32,7 +32,7 @@ using bedplate::test::TestPool;
 
 namespace {
 
-// The bytes that the kernel holds for this file, whatever the pool believes.
+// The bytes that the kernel has allocated for this file.
 uint64_t bytes_taken(int memfd) {
   struct stat status {};
   return fstat(memfd, &status) == 0 ? static_cast<uint64_t>(status.st_blocks) * 512 : 0;
@@ -87,7 +87,7 @@ TEST(PinnedPool, TakingMemorySaysHowFarItIs) {
   create("boot", plan.segments[0].bytes);
   const test::ProgressNews news;
   CHECK(pool->reserve(plan, 2).ok());
-  LONGS_EQUAL(plan.segments.size() - 1, news.texts.size());  // each is one piece
+  LONGS_EQUAL(plan.segments.size() - 1, news.texts.size());  // one report for each segment
   LONGS_EQUAL(1, news.count_of("taking memory: 40 MiB of 40 MiB (100 %)"));
   for (const uint64_t patience_ns : news.patiences_ns) CHECK(patience_ns == Progress::kPieceNsMax);
 }
@@ -110,7 +110,7 @@ TEST(PinnedPool, SegmentIsTakenZeroedWritableAndLocked) {
   std::memset(segment.address, 0x5a, segment.bytes);
   CHECK(segment.memory().size() == 4 * kMiB);
   std::byte last{};
-  LONGS_EQUAL(1, pread(segment.memfd, &last, 1, 4 * kMiB - 1));  // shared: the file has it too
+  LONGS_EQUAL(1, pread(segment.memfd, &last, 1, 4 * kMiB - 1));  // shared: the write is in the file
   CHECK(last == std::byte{0x5a});
 }
 
@@ -149,7 +149,7 @@ TEST(PinnedPool, PoolWithPrivateMemoryIsNotSealed) {
 }
 
 TEST(PinnedPool, SeveralThreadsTakeEveryPage) {
-  // More than the chunk that a thread takes at a time, and not a multiple of it.
+  // More than the chunk that a thread takes at a time, and not a multiple of that chunk.
   Segment& segment = create("large", 144 * kMiB, 3);
   CHECK(bytes_taken(segment.memfd) == 144 * kMiB);
 }
@@ -161,7 +161,7 @@ TEST(PinnedPool, MissingRightToLockIsKeptForPreflight) {
     const rlimit none{0, 0};
     setrlimit(RLIMIT_MEMLOCK, &none);
     if (setuid(65534) != 0) _exit(1);
-    // Every page is taken all the same, also beyond what a thread takes at a time.
+    // Every page is still taken, also beyond the chunk that a thread takes at a time.
     const auto created = pool->create_segment("first", 144 * kMiB, PageSize::k4KiB, 1);
     if (!created.ok()) _exit(2);
     const Segment& segment = pool->segment(0);
@@ -231,7 +231,7 @@ TEST(PinnedPool, ContainsWhatLiesWhollyInOneSegment) {
   CHECK_FALSE(pool->contains(first.address - 1, 1));
   CHECK_FALSE(pool->contains(first.address, first.bytes + 1));
   CHECK_FALSE(pool->contains(first.address + 1, first.bytes));
-  CHECK_FALSE(pool->contains(first.address + first.bytes, 1));  // the gap between the two
+  CHECK_FALSE(pool->contains(first.address + first.bytes, 1));  // the gap behind the first
   CHECK_FALSE(pool->contains(first.address, kRegionBytes + 1));
   CHECK_FALSE(pool->contains(first.address + 1, UINT64_MAX));
   CHECK_FALSE(pool->contains(nullptr, 1));
@@ -273,15 +273,15 @@ TEST(PinnedPool, AddressInUseIsRefusedAndNothingIsTaken) {
   CHECK_FALSE(created.ok());
   STRCMP_EQUAL("taking 4 MiB for first in pages of 4 KiB", created.error().doing);
   STRCMP_CONTAINS("is already in use in this process: ", created.error().answer);
-  STRCMP_CONTAINS(" r--p 00000000 ", created.error().answer);  // the line of its mapping
+  STRCMP_CONTAINS(" r--p 00000000 ", created.error().answer);  // the mapping's line in maps
   STRCMP_CONTAINS("run without what put that there", created.error().cure);
   LONGS_EQUAL(0, pool->segment_count());
   LONGS_EQUAL(0, munmap(other, 4096));
-  create("first", 4 * kMiB);  // the refusal left nothing in the way
+  create("first", 4 * kMiB);  // the refusal left no mapping
 }
 
 TEST(PinnedPool, LimitsAreNamedWithTheirCure) {
-  BP_SKIP_UNDER_SANITIZER();  // which needs address space itself
+  BP_SKIP_UNDER_SANITIZER();  // a sanitizer needs address space itself
   const struct {
     __rlimit_resource resource;
     rlim_t limit;
@@ -309,11 +309,12 @@ TEST(PinnedPool, LimitsAreNamedWithTheirCure) {
   }
 }
 
-// As a program does that becomes a daemon with closefrom(3): what it opens next gets the numbers.
+// A program that becomes a daemon with closefrom(3) closes the segments' descriptors. The files
+// that it opens next get their numbers.
 TEST(PinnedPool, AClosedDescriptorIsToldAndItsNextOwnerLeftAlone) {
   for (const bool is_reused : {false, true}) {
     const test::Ended ended = test::run_forked([&] {
-      TestPool own;  // on the child's stack: what lies in the heap is the parent's, too
+      TestPool own;  // on the child's stack, since the parent shares the heap
       auto created = own->create_segment("first", 4 * kMiB, PageSize::k4KiB, 1);
       if (!created.ok()) _exit(2);
       const int number = created.value()->memfd;
@@ -331,7 +332,7 @@ TEST(PinnedPool, AClosedDescriptorIsToldAndItsNextOwnerLeftAlone) {
   }
 }
 
-// Output would land in the segment, or in whatever file gets the number next.
+// Otherwise output would go into the segment, or into the next file that gets the number.
 TEST(PinnedPool, NoSegmentTakesTheNumberOfAStandardStream) {
   for (const int closed : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     const test::Ended ended = test::run_forked([&] {
@@ -390,7 +391,7 @@ TEST(PinnedPool, ReserveStopsAtTheFirstSegmentThatIsRefused) {
   STRCMP_EQUAL("taking 12 MiB for volume:ram0 in pages of 4 KiB", reserved.error().doing);
 }
 
-// The first makes room for boot, until others lie behind it.
+// Segment 0 grows in place until there is another segment.
 TEST(PinnedPool, TheFirstSegmentGrowsInPlaceUntilThereIsAnother) {
   Segment& first = create("first", 4 * kMiB);
   pool->carve(first, "first", first.bytes)[0] = std::byte{7};
@@ -481,14 +482,14 @@ TEST(PinnedPool, KnowsWhetherItIsValid) {
     second = before;
     return !is_valid && pool->is_valid();
   };
-  CHECK(is_invalid_with([](Segment& its) { its.address -= kRegionBytes; }));  // on the first
+  CHECK(is_invalid_with([](Segment& its) { its.address -= kRegionBytes; }));  // overlaps the first
   CHECK(is_invalid_with([](Segment& its) { its.address += kRegionBytes; }));
   CHECK(is_invalid_with([](Segment& its) { its.address += 4096; }));
   CHECK(is_invalid_with([](Segment& its) { its.bytes += 1; }));
   CHECK(is_invalid_with([](Segment& its) { its.bytes += kRegionBytes; }));
   CHECK(is_invalid_with([](Segment& its) { its.carved_bytes = its.bytes + 64; }));
   CHECK(is_invalid_with([](Segment& its) { its.carved_bytes = 100; }));
-  CHECK(is_invalid_with([](Segment& its) { its.is_own = false; }));  // not all of it is carved
+  CHECK(is_invalid_with([](Segment& its) { its.is_own = false; }));  // not all is carved
   CHECK(is_invalid_with([](Segment& its) { its.number = 0; }));
   CHECK(is_invalid_with([](Segment& its) { its.is_writable = false; }));
   CHECK(is_invalid_with([](Segment& its) { its.memfd = 1; }));
@@ -500,13 +501,13 @@ TEST(PinnedPool, KnowsWhetherItIsValid) {
 #endif
 }
 
-// Two that are given parts at the same time could be given the same one.
+// Two threads that carve at the same time could get the same part.
 TEST(PinnedPool, TwoThreadsThatChangeItAtOnceAreAProgrammingError) {
 #ifdef BP_THREAD_SANITIZER
   BP_SKIP("this build reports such a race itself, mostly before the assertion does");
 #endif
   BP_CHECK_DIES("before_ == 0 || before_ == this_thread()", {
-    static PinnedPool own(test::kTestPoolBase);  // the heap is the parent's, too
+    static PinnedPool own(test::kTestPoolBase);  // not on the heap, which the parent shares
     static std::atomic<bool> has_ended{false};
     Segment& first = *own.create_segment("first", 4 * kMiB, PageSize::k4KiB, 1).take();
     std::thread other([] {

@@ -182,7 +182,8 @@ namespace {
 const Placement kLargestOnNode0 = {PageWish::kLargest, 0};
 const Placement kLargestOnNode1 = {PageWish::kLargest, 1};
 
-// `bytes` for all, with a heap that wishes for the largest, where each node has `free_count` pages.
+// A budget of `bytes`. The heap wants the largest page, and each node has `free_count` free pages
+// of 1 GiB.
 PoolBudget largest_budget(uint64_t bytes, uint64_t free_count) {
   PoolBudget budget = budget_of(bytes);
   budget.heap = kLargestOnNode0;
@@ -190,7 +191,7 @@ PoolBudget largest_budget(uint64_t bytes, uint64_t free_count) {
   return budget;
 }
 
-// The pages of all segments but segment 0: "1 GiB, 2 MiB".
+// The page sizes of all segments except segment 0, such as "1 GiB, 2 MiB".
 std::string pages_of(const PoolBudget& budget, const std::vector<SegmentRequest>& requests) {
   const PoolPlan plan = make_pool_plan(budget, requests).take();
   CHECK(plan.total_bytes() <= budget.bytes);
@@ -241,12 +242,13 @@ TEST(PoolPlan, LargestWastesAnEighthAtMost) {
   STRCMP_EQUAL("2 MiB, 1 GiB", pages(8 * kGiB).c_str());
   STRCMP_EQUAL("2 MiB, 1 GiB", pages(912 * kMiB).c_str());
   STRCMP_EQUAL("2 MiB, 2 MiB", pages(910 * kMiB).c_str());
-  // The heap's waste is the memory that it leaves: 1008 MiB of nearly 8 GiB, then of nearly 7.
+  // The heap's waste is the memory that it leaves unused: 1008 MiB of nearly 8 GiB, then of nearly
+  // 7 GiB.
   STRCMP_EQUAL("1 GiB", pages_of(largest_budget(8 * kGiB, 99), {}).c_str());
   STRCMP_EQUAL("2 MiB", pages_of(largest_budget(7 * kGiB, 99), {}).c_str());
 }
 
-// 16 MiB for boot and 32 for the heap remain as they are; 96 MiB would be wasted.
+// boot takes 16 MiB, and the heap at least 32 MiB. A page of 1 GiB for `v` would waste 96 MiB.
 TEST(PoolPlan, LargestNeverMakesAPoolTooSmall) {
   const auto pages = [](uint64_t bytes) {
     return pages_of(largest_budget(bytes, 8),
@@ -272,7 +274,7 @@ TEST(PoolPlan, MoreSegmentsThanThePoolHasAreRefused) {
 }
 
 TEST(PoolPlan, MoreAddressSpaceThanThePoolHasIsRefused) {
-  // Segment 0 takes a region of its own.
+  // Segment 0 takes a whole region.
   CHECK(make_pool_plan(budget_of(kPoolSpanBytes - kGiB + 16 * kMiB), {}).ok());
   const std::string message = std::string("planning a pool of 1 TiB: its segments take more ") +
                               "address space than the pool's range of " +
@@ -314,7 +316,7 @@ TEST(PoolPlan, CarveThatIsNoWholeCacheLinesIsAProgrammingError) {
                 (void)make_pool_plan(budget_of(256 * kMiB), requests));
 }
 
-// The model: walk through the owners with the bytes that are left.
+// The model adds up the owners' bytes until the budget is exceeded.
 TEST(PoolPlan, ArithmeticAgreesWithASimpleModel) {
   const Seed seed;
   std::mt19937_64 random(seed.value());

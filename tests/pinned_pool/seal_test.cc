@@ -23,7 +23,8 @@ using bedplate::test::TestPool;
 
 namespace {
 
-// The answer of a system call: 0 or errno. Not through the C library, which sanitizers replace.
+// The answer of a system call: 0 or errno. Not through the C library's wrappers, which sanitizers
+// replace.
 template <typename... Words>
 int answer_of(long number, Words... words) {
   errno = 0;
@@ -76,7 +77,7 @@ TEST(PoolSeal, TheMapSaysWhichSegmentsTakeFurtherWriters) {
   LONGS_EQUAL(0, ended.exit_code);
 }
 
-// A joiner's seal against writers would keep the next one out.
+// A joiner's seal against writers would lock out the next joiner.
 TEST(PoolSeal, TheSealEndsTheSealsOfEveryFile) {
   create("for others", 4 * kMiB).takes_write_seal = false;
   create("own", 4 * kMiB);

@@ -1,4 +1,5 @@
-// Processes that die: at every step of joining, over and over, a thousand at once, and the owner.
+// Deaths of processes: at every step of joining, many times in a row, a thousand at once, and the
+// death of the owner.
 #include <cinttypes>
 #include <csignal>
 #include <cstdlib>
@@ -25,7 +26,7 @@ uint64_t private_bytes() {
   return (resident - shared) * 4096;
 }
 
-// A child that joins, and kills itself at the `count`-th step that it takes.
+// A joiner's at_step: kills the joiner after `steps_left` more steps.
 int steps_left = 0;
 void die_in_time(JoinStep) {
   if (steps_left-- == 0) raise(SIGKILL);
@@ -45,7 +46,7 @@ TEST_GROUP(JoinDeath) {
   }
 };
 
-// How soon is a figure: BEDPLATE_TEST_FIGURES=1 prints it.
+// BEDPLATE_TEST_FIGURES=1 prints how soon the table shows the death.
 TEST(JoinDeath, IsSeenInTheTable) {
   rig.keeper.forgets = false;
   rig.start();
@@ -99,10 +100,10 @@ TEST(JoinDeath, IsNotQuietWhileAForkedChildLives) {
   });
   ::close(ends[0]);
   LONGS_EQUAL(-SIGKILL, child.status());
-  // Its child has the connection, too: the pidfd tells.
+  // The joiner's child holds the connection open; the pidfd reports the death.
   LONGS_EQUAL(1, rig.wait_for(Kind::kDied));
   CHECK(rig.table->state(1) == MemberState::kDead);
-  // But no instruction of it runs.
+  // The dead process itself writes no more.
   CHECK(JoinRig::becomes([&] { return rig.keeper.stops.load() == 1; }));
   ::close(ends[1]);
   LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
@@ -121,8 +122,8 @@ TEST(JoinDeath, AtEveryStepLeavesNothingBehind) {
       raise(SIGKILL);  // before it was ready
     });
     LONGS_EQUAL(-SIGKILL, child.status());
-    if (step >= 2) ++freed;  // it had asked, and the owner must have answered
-    if (step == 1) {         // it had asked: whether that was served before the death is open
+    if (step >= 2) ++freed;  // the owner had answered the child's request
+    if (step == 1) {         // the owner may or may not have served the request before the death
       CHECK(JoinRig::becomes([&] { return rig.table->state(1) == MemberState::kFree; }));
       freed = rig.wait_for(Kind::kFreed, 0);
     }
@@ -144,7 +145,7 @@ TEST(JoinDeath, ManyTimesLeavesNoDescriptorAndNoMemory) {
     LONGS_EQUAL(i + 1, rig.wait_for(Kind::kFreed, i + 1));
     if (i == 20) bytes = private_bytes();
   }
-  // Connections are closed by a thread of their own, which may come to it after the last was told.
+  // A separate thread closes connections, perhaps only after the last event.
   CHECK(JoinRig::becomes([&] { return JoinRig::open_file_count() == files; }));
   if (!test::kIsSanitized) CHECK(private_bytes() <= bytes + 256 * kKiB);
   CHECK(rig.table->generation(1) == count);
@@ -152,7 +153,8 @@ TEST(JoinDeath, ManyTimesLeavesNoDescriptorAndNoMemory) {
   Child second = join_one();
 }
 
-// The first process owns the pool and is killed; the second, which joined it, tells what it saw.
+// The first process owns the pool and is killed. The second process, which has joined the pool,
+// reports what it saw.
 BP_PROBE(OwnerIsKilled) {
   JoinRig rig;
   rig.start();
@@ -164,7 +166,7 @@ BP_PROBE(OwnerIsKilled) {
     BP_PROBE_CHECK(kill(owner, SIGKILL) == 0);
     BP_PROBE_CHECK(test::has_input(joined.control_fd()));
     BP_PROBE_CHECK(JoinRig::becomes([&] { return joined.is_owner_gone(); }));
-    joined.fifo().address[0] = std::byte{1};  // what is mapped stays, to be drained
+    joined.fifo().address[0] = std::byte{1};  // mappings stay, so that FIFOs can be drained
     auto again = JoinedPool::join(options);
     BP_PROBE_CHECK(!again.ok());
     BP_PROBE_CHECK(std::strcmp(again.error().answer,
@@ -199,11 +201,11 @@ TEST_GROUP(JoinMany) {
   JoinRig rig{kCount + 1};
 };
 
-// As many as one node is to have. BEDPLATE_TEST_FIGURES=1 prints the times.
+// As many processes as one node shall support. BEDPLATE_TEST_FIGURES=1 prints the times.
 TEST(JoinMany, AThousandJoinAndDieTogether) {
   rig.options.grants = {{.name = MemberName("relay"), .max_count = kCount}};
   rig.start();
-  // One process forks them all, so that they can be ended together.
+  // One process forks all joiners, so that the test can end them together.
   int forked[2], go[2], ends[2];
   CHECK(pipe(forked) == 0 && pipe(go) == 0 && pipe(ends) == 0);
   Child parent = rig.fork_joiner([&](JoinOptions& options) {

@@ -1,8 +1,9 @@
-// Connections without end: they delay nothing, push nobody out, and fill nothing.
+// A flood of connections: it delays no other work, displaces no other user, and does not fill the
+// log.
 //
-// The flood comes from within the server: each refusal that it tells makes the test connect again,
-// so there is always one more that waits to be accepted, however slow the machine is. It counts how
-// many are served before something else is; kFloodMax ends a test that hangs.
+// The test connects again on each refusal that the server reports, so that a connection always
+// waits to be accepted, however slow the machine is. It counts the connections that are refused
+// before another event is served. kFloodMax ends a test that hangs.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -29,8 +30,8 @@ using Kind = JoinEvent::Kind;
 namespace {
 
 constexpr uint32_t kFloodMax = 2'000'000;
-// The most strangers served before an event that is ready when the count is read: those of the rest
-// of this turn, and of the next one.
+// The most strangers that the server serves before an event that is ready when the count is read:
+// the rest of the current turn, and the next turn.
 constexpr uint32_t kTwoTurns = 2 * JoinStrangers::kPerTurn;
 
 constexpr uid_t kOtherUser = 65534;
@@ -60,7 +61,7 @@ TEST_GROUP(JoinFlood) {
   std::atomic<bool> floods{true};
   char other_path[96] = {};
   std::atomic<uint32_t> refused{0};
-  std::atomic<uint32_t> refused_at_death{0};  // when it was told
+  std::atomic<uint32_t> refused_at_death{0};  // `refused` when the death was reported
 
   void setup() override {
     rig.options.on_event = [this](const JoinEvent& event) {
@@ -87,11 +88,11 @@ TEST_GROUP(JoinFlood) {
   // Begins the flood, and waits until it is under way.
   void flood() {
     std::snprintf(other_path, sizeof other_path, "%s.flood", rig.path);
-    LONGS_EQUAL(0, link(rig.path, other_path));  // a server that stops takes its own away
+    LONGS_EQUAL(0, link(rig.path, other_path));  // a server that stops removes its own path
     for (int i = 0; i < 4; ++i) babble();
     CHECK(JoinRig::becomes([&] { return refused > 4 * kTwoTurns; }));
   }
-  // Whether it goes on: the awaited event came meanwhile, and not because it was over.
+  // Whether the flood goes on, so that the awaited event came during the flood.
   bool goes_on() const { return refused < kFloodMax; }
 
   static size_t count_of(const std::string& text, const char* words) {
@@ -108,7 +109,7 @@ TEST(JoinFlood, DelaysNoDeathByMoreThanATurn) {
   Child child = rig.start_joiner();
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
   flood();
-  child.kill_and_wait();  // from here on its pidfd is readable
+  child.kill_and_wait();  // now its pidfd is readable
   const uint32_t at_death = refused;
   LONGS_EQUAL(1, rig.wait_for(Kind::kDied));
   CHECK(goes_on());
@@ -154,7 +155,7 @@ TEST(JoinFlood, DelaysNoStop) {
   CHECK(goes_on());
 }
 
-// A TCP socket that lingers: to close it waits for data that nobody takes.
+// A TCP socket that lingers: its last close waits for unsent data, which nobody reads.
 TEST(JoinFlood, CannotMakeTheServerCloseWhatLingers) {
   rig.create_server();
   Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -178,12 +179,12 @@ TEST(JoinFlood, CannotMakeTheServerCloseWhatLingers) {
   const int descriptor = lingers.number();
   const int sent = join::send_packet(socket.number(), &request, sizeof request, {&descriptor, 1});
   const linger linger_off = {0, 0};
-  if (sent == 0) lingers.close();  // before Linux 6.16: the last one is on its way to the server
+  if (sent == 0) lingers.close();  // before Linux 6.16: the packet holds the last reference
   else LONGS_EQUAL(EPERM, sent);
   rig.start_server();
   Child child = rig.start_joiner();
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
-  // The server's end is not held up, either.
+  // stop() is not delayed either.
   rig.server->stop();
   if (sent == 0) return;
   setsockopt(lingers.number(), SOL_SOCKET, SO_LINGER, &linger_off, sizeof linger_off);
@@ -201,7 +202,7 @@ TEST(JoinFlood, PushesOutNobodyOfAnotherUser) {
     constexpr uint32_t kCount = 3 * JoinConnections::kSilentCountMax;
     static int sockets[kCount];
     for (int& socket : sockets) socket = connect_raw(rig.path).release();
-    // Its own oldest go: until there are as many as there may be, with ours.
+    // This user's oldest connections are refused, until kSilentCountMax remain, ours included.
     for (uint32_t i = 0; i < kCount - (JoinConnections::kSilentCountMax - 1); ++i) {
       join::Explained refusal;
       BP_PROBE_CHECK(join::receive_packet(sockets[i], &refusal, sizeof refusal) == sizeof refusal);
@@ -233,7 +234,8 @@ TEST(JoinFlood, FillsNoLogAndHidesNobody) {
   flood();
   child.kill_and_wait();
   LONGS_EQUAL(1, rig.wait_for(Kind::kDied));
-  // These have its name and its user, which have a log limit of their own.
+  // These requests have the joined process's name and user, for which there is a separate log
+  // limit.
   for (int i = 0; i < 100; ++i) {
     const Fd socket = connect_raw(rig.path);
     join::Request request = request_of("relay");
@@ -264,12 +266,12 @@ TEST(JoinFlood, SaysAnothersNameInVain) {
 }
 
 TEST(JoinFlood, IsCountedInTheLog) {
-  // Slow machines, too, refuse more in it than the log takes.
+  // Even a slow machine refuses more connections in this period than the log takes.
   rig.options.log_period_ns = kNsPerSecond;
   rig.start();
   flood();
   floods = false;
-  // Nobody connects any more: the control thread tells by itself.
+  // No more connections come: the control thread logs the count by itself.
   CHECK(JoinRig::becomes([&] {
     return capture.text().find(" more messages about processes that are not known within 1 s "
                                "were not logged\n") != std::string::npos;

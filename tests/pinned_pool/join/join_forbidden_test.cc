@@ -13,7 +13,8 @@ using bedplate::test::JoinRig;
 
 TEST_GROUP(JoinForbidden){};
 
-// Calls that a seccomp profile forbids its thread are told at its start; it ends as any other.
+// start() reports the calls that a seccomp profile forbids to the server's thread. The server then
+// ends as usual.
 BP_PROBE(JoinServerWithoutRobustLists) {
   JoinRig own;
   own.create_server();

@@ -1,5 +1,5 @@
-// Processes that were let in and mean harm: they do all that the kernel allows to the files that
-// they were handed.
+// Hostile processes that have joined: they do all that the kernel allows to the files that they
+// received.
 #include <cstring>
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kPunchHole = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
-// As a raw system call: libc's may be the runtime's.
+// A raw system call, since the runtime may replace the C library's function.
 void give_pages_back(const Segment& segment) {
   BP_PROBE_CHECK(
       syscall(SYS_fallocate, segment.memfd, kPunchHole, 0L, static_cast<long>(segment.bytes)) == 0);
@@ -31,8 +31,8 @@ bool is_zero(const Segment& segment) {
          std::memcmp(segment.address, segment.address + 1, segment.bytes - 1) == 0;
 }
 
-// A child that takes every hugepage that is free, and keeps it until it is killed. Returns when it
-// has them.
+// Starts a child that takes all free hugepages, and holds them until it is killed. Returns when the
+// child has them.
 Child take_free_hugepages(JoinRig& rig) {
   int ends[2];
   BP_PROBE_CHECK(pipe(ends) == 0);
@@ -49,8 +49,8 @@ Child take_free_hugepages(JoinRig& rig) {
   return taker;
 }
 
-// Starts the owner, sealed. Fork the children that join before this: a later child inherits the
-// sealed pool, and could not unmap it to join.
+// Starts the owner with a sealed pool. Fork the children that join before this: a later child
+// inherits the sealed pool, and cannot unmap it to join.
 void start_sealed(JoinRig& rig) {
   rig.server = JoinServer::create(rig.options).take();
   rig.server->add_own_member(0, MemberName("owner"));
@@ -63,7 +63,8 @@ void start_sealed(JoinRig& rig) {
 
 TEST_GROUP(JoinHostile){};
 
-// The owner and others read zeros in the holes meanwhile; the next joiner is handed pages.
+// Until the holes are filled, the owner and other members read zeros there. The next joiner gets a
+// part without holes.
 TEST(JoinHostile, HolesAreFilledBeforeAPlaceIsGivenOutAgain) {
   JoinRig rig;
   rig.keeper.forgets = false;
@@ -88,7 +89,7 @@ TEST(JoinHostile, HolesAreFilledBeforeAPlaceIsGivenOutAgain) {
   CHECK(is_zero(*rig.heaps[0]));
 }
 
-// Hugepages are for processes of the owner's own user. One of these can go wrong, too.
+// Only processes of the owner's own user get hugepages. Such a process can also punch holes.
 BP_PROBE(join_hostile_hugepages) {
   JoinRig rig;
   Segment& heap = *rig.pool->create_segment("heap:huge", 4 * kMiB, PageSize::k2MiB, 1).take();
@@ -108,7 +109,7 @@ BP_PROBE(join_hostile_hugepages) {
   Child taker = take_free_hugepages(rig);
   rig.keeper.forgets = true;
   BP_PROBE_CHECK(JoinRig::becomes([&] { return rig.keeper.resets == 1; }));
-  // The owner has other things to do meanwhile.
+  // The owner serves other processes meanwhile.
   rig.check_refused("the pool's configuration knows no process of this name",
                     [](JoinOptions& options) { options.process = "relais"; });
   BP_PROBE_CHECK(rig.table->state(1) == MemberState::kQuiet);

@@ -19,7 +19,7 @@ using bedplate::test::JoinRig;
 
 namespace {
 
-// As the owner sends it: two segments, with a members table in the first.
+// An answer as the owner sends it: two segments, with a members table in the first.
 std::unique_ptr<Accepted> good_answer() {
   auto accepted = std::make_unique<Accepted>();
   accepted->group = "mesh";
@@ -117,8 +117,8 @@ TEST(JoinProtocol, DescriptorsThatAreNotWantedAreClosed) {
   LONGS_EQUAL(before, JoinRig::open_file_count());
 }
 
-// Random packets, requests with random bytes in them, descriptors thrown in, half of it by peers
-// that were given their part; and somebody who joins in between as if nothing were.
+// Random packets, requests with random bytes, and unwanted descriptors. Half of the peers close
+// before the answer. Afterwards a process joins as usual.
 TEST(JoinProtocol, ServerOutlastsNonsense) {
   JoinRig rig;
   rig.start();
@@ -143,13 +143,13 @@ TEST(JoinProtocol, ServerOutlastsNonsense) {
     const int thrown[4] = {socket.number(), 0, 1, 2};
     const size_t thrown_count = random() % 5;
     const int outcome = send_packet(socket.number(), packet, bytes, {thrown, thrown_count});
-    if (outcome == EPERM && thrown_count > 0) continue;  // the kernel keeps descriptors out
-    if (random() % 2 == 0) continue;                     // gone before it is answered
+    if (outcome == EPERM && thrown_count > 0) continue;  // the kernel refuses descriptors
+    if (random() % 2 == 0) continue;                     // closes before the answer
     Explained refusal;
     const timeval patience = {JoinRig::kPatienceNs / kNsPerSecond, 0};
     setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     const int64_t got = receive_packet(socket.number(), &refusal, sizeof refusal);
-    // A connection that brings descriptors is cut off unread (before Linux 6.16).
+    // Before Linux 6.16, the server cuts off a connection that brings descriptors, unread.
     const bool is_cut_off = got == -ECONNRESET && thrown_count > 0;
     CHECK_TEXT(got == sizeof refusal || got == 0 || is_cut_off, seed.text());
   }

@@ -1,8 +1,8 @@
 // A pool that can be joined, its server, and processes that join it.
 //
-// The owner is the test process, so a test sees the server's events and the tables itself. The
-// joiners are forked children, which first unmap the owner's mappings. So any later mapping at
-// these addresses was passed to them. They allocate nothing.
+// The owner is the test process, so that a test sees the server's events and the tables directly.
+// The joiners are forked children, which first unmap the owner's mappings: any later mapping at
+// these addresses comes from joining. The children allocate nothing.
 #pragma once
 
 #include <algorithm>
@@ -45,11 +45,11 @@ class FakeKeeper final : public GroupKeeper {
 
   std::atomic<bool> forgets{true};
   std::atomic<uint32_t> resets{0};
-  std::atomic<uint32_t> stops{0};  // members that write no more
+  std::atomic<uint32_t> stops{0};  // members that can write no more
   std::atomic<uint32_t> wakes{0};
 };
 
-// A child process; killed at its end unless it ended before.
+// A child process. The destructor kills it, unless status() has reported its end.
 class Child {
  public:
   explicit Child(pid_t pid) noexcept : pid_(pid) {}
@@ -63,7 +63,7 @@ class Child {
     kill_now();
     (void)status();
   }
-  // Waits for its end. Returns the exit code, or minus the signal.
+  // Waits until the process ends. Returns the exit code, or minus the signal.
   int status() noexcept {
     int status = 0;
     waitpid(std::exchange(pid_, 0), &status, 0);
@@ -76,7 +76,7 @@ class Child {
 
 inline const uid_t kOtherUser = getuid() == 65534 ? 65533 : 65534;
 
-// In a child: from here on it is no longer root.
+// In a child: gives up root.
 inline void become_other_user() {
   BP_PROBE_CHECK(setgroups(0, nullptr) == 0 && setresgid(kOtherUser, kOtherUser, kOtherUser) == 0 &&
                  setresuid(kOtherUser, kOtherUser, kOtherUser) == 0);
@@ -98,7 +98,7 @@ class JoinRig {
     options.socket_path = path;
     options.pool = &*pool;
     options.pool_id = pool_id;
-    // On a busy machine nobody is too slow, unless a test says so.
+    // Long enough for a busy machine; tests of the timeouts set shorter ones.
     options.request_timeout_ns = options.ready_timeout_ns = kPatienceNs;
     options.groups = {{"mesh", table, std::as_bytes(std::span("layout", 6)), fifo, &keeper}};
     options.grants = {{.name = MemberName("relay"),
@@ -125,7 +125,7 @@ class JoinRig {
     create_server();
     start_server();
   }
-  // From here on one can connect; nothing is answered yet.
+  // From now on processes can connect; nothing is answered yet.
   void create_server() {
     auto created = JoinServer::create(options);
     CHECK_TEXT(created.ok(), created.ok() ? "" : created.error().answer);
@@ -143,7 +143,7 @@ class JoinRig {
     std::fflush(nullptr);
     const pid_t child = fork();
     if (child != 0) return Child(child);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that fails runs no destructors
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a failed test runs no destructors
     become_joiner();
     JoinOptions join_options;
     join_options.socket_path = path;
@@ -153,16 +153,16 @@ class JoinRig {
     body(join_options);
     _exit(0);
   }
-  // For a child that stays; does what exec() would. Otherwise the child keeps the server's open
-  // descriptors, such as the pipe's end that tells when another joiner has ended.
+  // For a child that stays: closes what exec() would close. Otherwise the child would hold the
+  // server's descriptors, such as the pipe end that shows when another joiner has ended.
   static void close_on_exec() noexcept {
-    constexpr int kLimit = 4096;  // more than any test opens, and less than some machines allow
+    constexpr int kLimit = 4096;  // more than any test opens, fewer than some machines allow
     for (int fd = 0; fd < kLimit; ++fd) {
       const int flags = fcntl(fd, F_GETFD);
       if (flags >= 0 && (flags & FD_CLOEXEC) != 0) close(fd);
     }
   }
-  // A child that joins, is ready, and stays until it is killed.
+  // Starts a child that joins, reports that it is ready, and stays until it is killed.
   Child start_joiner(const char* process = "relay", uint32_t member_count = 1) {
     return fork_joiner([&](JoinOptions& join_options) {
       close_on_exec();
@@ -173,8 +173,8 @@ class JoinRig {
       for (;;) pause();
     });
   }
-  // Starts a child that must be refused in the end, with an answer that begins with `answer`; else
-  // it fails. If its time is over before the owner had a core for it, it asks again with more time.
+  // Starts a child that must be refused with an answer that begins with `answer`. If the child
+  // times out before the owner gets a core, it tries again with more time.
   template <typename Change>
   void check_refused(const char* answer, Change&& change) {
     Child child = fork_joiner([&](JoinOptions& join_options) {
@@ -187,7 +187,7 @@ class JoinRig {
     LONGS_EQUAL(0, child.status());
   }
 
-  // Waits for `count` events of `kind`, until patience is over. Returns how many there were.
+  // Waits for `count` events of `kind`, kPatienceNs at most. Returns how many have come.
   size_t wait_for(Kind kind, size_t count = 1) {
     std::unique_lock lock(mutex_);
     const auto so_far = [&] {
@@ -206,7 +206,7 @@ class JoinRig {
     }
     return {};
   }
-  // Waits until `condition` holds. Returns whether it came to that.
+  // Waits until `condition` holds, kPatienceNs at most. Returns whether it holds.
   template <typename Condition>
   static bool becomes(Condition&& condition) {
     const uint64_t until = monotonic_ns() + kPatienceNs;
@@ -242,7 +242,7 @@ class JoinRig {
       munmap(pool->segment(i).address, pool->segment(i).bytes);
     }
   }
-  // In a child, which ends where it is not refused as expected. False: its time was too short.
+  // In a child: ends it if it is not refused as expected. Returns false if its time was too short.
   static bool is_refused(const char* answer, const JoinOptions& join_options) {
     constexpr char kTooLate[] = "it did not answer in time";
     auto joined = JoinedPool::join(join_options);

@@ -25,9 +25,9 @@ Fd connect_raw(const char* path) {
   return connect_to_owner(path, monotonic_ns() + JoinRig::kPatienceNs).take();
 }
 
-int wait_on = -1;  // of a child
+int wait_on = -1;  // a pipe end, in a child
 
-// A request of a program that is not quite ours.
+// A request of the process "relay", which tests change so that it is refused.
 join::Request odd_request() {
   join::Request request;
   request.pool_base = test::kTestPoolBase;
@@ -40,7 +40,7 @@ join::Request odd_request() {
 TEST_GROUP(Join) {
   JoinRig rig;
 
-  // Starts a child that waits for a place as long as the test may take.
+  // Starts a child that waits for a free place, kPatienceNs at most.
   Child start_patient(uint32_t member_count) {
     return rig.fork_joiner([&](JoinOptions& options) {
       JoinRig::close_on_exec();
@@ -108,7 +108,7 @@ TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
   LONGS_EQUAL(1, event.member);
   LONGS_EQUAL(2, event.member_count);
   std::byte written{};
-  LONGS_EQUAL(1, pread(rig.heaps[0]->memfd, &written, 1, 5));  // it is there to be wiped soon
+  LONGS_EQUAL(1, pread(rig.heaps[0]->memfd, &written, 1, 5));  // the owner sees the write
   CHECK(written == std::byte{0x5a});
   CHECK(rig.table->state(2) == MemberState::kAlive);
   LONGS_EQUAL(child.pid(), rig.table->pid(2));
@@ -155,9 +155,9 @@ TEST(Join, LeavingIsADeathInGoodOrder) {
     pause();
   });
   LONGS_EQUAL(1, rig.wait_for(Kind::kLeft));
-  LONGS_EQUAL(1, rig.keeper.stops.load());  // it has said that it writes no more
+  LONGS_EQUAL(1, rig.keeper.stops.load());  // the child has announced that it writes no more
   CHECK(rig.table->state(1) == MemberState::kDead);
-  CHECK(rig.keeper.resets == 0);  // it lives on, and could still write
+  CHECK(rig.keeper.resets == 0);  // the child still runs, and could write
   child.kill_now();
   LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
   LONGS_EQUAL(0, rig.wait_for(Kind::kDied, 0));
@@ -180,7 +180,7 @@ TEST(Join, EachUntrustedProcessHasAGroupOfItsOwn) {
     BP_PROBE_CHECK(joined.group_name() == OwnerName("guest#1"));
     BP_PROBE_CHECK(joined.fifo().owner == OwnerName("exchange:guest#1"));
     BP_PROBE_CHECK(joined.own_heap()->owner == OwnerName("heap:relay#1"));
-    BP_PROBE_CHECK(options.pool->segment_count() == 3);  // nothing of the other one
+    BP_PROBE_CHECK(options.pool->segment_count() == 3);  // none of the other process's
   });
   LONGS_EQUAL(0, other.status());
 }
@@ -226,7 +226,7 @@ TEST(Join, RefusesMoreThanPlanned) {
   LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
 }
 
-// While a member is stopped nobody of its group is forgotten.
+// While a member is suspended, no dead member of its group is forgotten.
 TEST(Join, ANewcomerTakesASparePlaceWhileTheDeadIsNotForgotten) {
   rig.options.grants[0].max_count = 1;
   rig.options.grants[0].spare_count = 1;
@@ -234,7 +234,7 @@ TEST(Join, ANewcomerTakesASparePlaceWhileTheDeadIsNotForgotten) {
   Child first = rig.start_joiner();
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
   const auto at_once = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond / 4; };
-  // A spare place is nobody's while the others are there.
+  // A spare place is not given out while the other places belong to living processes.
   rig.check_refused("all 1 that were planned are taken, 0 of them by processes that died", at_once);
   rig.keeper.forgets = false;
   first.kill_and_wait();
@@ -250,7 +250,7 @@ TEST(Join, ANewcomerTakesASparePlaceWhileTheDeadIsNotForgotten) {
   LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
 }
 
-// One whose patience was over before the owner had a core.
+// A process gives up before the owner gets a core.
 TEST(Join, WhoDoesNotWaitForTheAnswerTakesNoPlace) {
   rig.create_server();
   {
@@ -270,7 +270,7 @@ TEST(Join, WaitsForAPlaceOfALivingOne) {
   Child second = rig.start_joiner();
   LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
   Child third = start_patient(1);
-  CHECK(rig.wait_for(Kind::kRefused, 2) >= 2);  // it goes on asking
+  CHECK(rig.wait_for(Kind::kRefused, 2) >= 2);  // it repeats its request
   first.kill_now();
   LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
 }
@@ -318,7 +318,7 @@ TEST(Join, AProcessThatWasRefusedCanTryAgain) {
   LONGS_EQUAL(3, rig.wait_for(Kind::kJoined, 3));
 }
 
-// Its core was taken away between connecting and asking, for longer than the owner waits.
+// Between its connection and its request, the process gets no core for longer than the owner waits.
 TEST(Join, AProcessThatWasTooSlowTriesAgain) {
   rig.options.request_timeout_ns = 20 * kNsPerMs;
   rig.start();
@@ -455,11 +455,12 @@ TEST(Join, WhoWasCutOffIsNotReady) {
       BP_PROBE_CHECK(std::strcmp(ready.error().answer, "it has cut this process off") == 0);
       BP_PROBE_CHECK(std::strstr(ready.error().cure, "see the owner's log for why") != nullptr);
     });
-    // It may be cut off by now, on a busy machine: that comes to the same.
+    // On a busy machine, `late` may be cut off already; the result is the same.
     CHECK(JoinRig::becomes([&] { return rig.table->state(1) != MemberState::kFree; }));
-    // Another is answered after it, so the owner has its quiet pipe's end no more.
+    // The owner answers this later request, so it has closed its write end of the quiet pipe.
     check_answer(odd_request(), "what speaks there is not Bedplate", 7);
-    // It holds the owner's end open: what is said still goes somewhere, and nobody hears it.
+    // Unless `is_shut`, this child holds the owner's end of the connection open: `late` can still
+    // send, but nobody reads.
     Child bystander = rig.fork_joiner([is_shut](JoinOptions&) {
       while (!is_shut) pause();
     });
@@ -470,7 +471,7 @@ TEST(Join, WhoWasCutOffIsNotReady) {
 
 TEST(Join, AThousandWhoSayNothingKeepNobodyOut) {
   rig.start();
-  // Both ends are here.
+  // This process holds both ends of each connection.
   if (!allow_open_files(4096).ok()) BP_SKIP("a process may have fewer open files here");
   std::vector<Fd> silent;
   for (int i = 0; i < 1000; ++i) silent.push_back(connect_raw(rig.path));
@@ -509,8 +510,9 @@ TEST(Join, JoinerGivesUpOnWhatIsNoOwner) {
   });
 }
 
-// It would wait for itself.
-// The server is the child's: what it writes into the rig, whose memory it shares, would stay.
+// The control thread would wait for itself.
+// The child creates the server: a server of the parent would write into the rig's shared memory,
+// and the writes would stay.
 TEST(Join, StopByTheControlThreadIsAProgrammingError) {
   JoinServer* server = nullptr;
   rig.options.on_event = [&](const JoinEvent&) { server->stop(); };
@@ -524,7 +526,7 @@ TEST(Join, StopByTheControlThreadIsAProgrammingError) {
 }
 
 #if BP_DEBUG
-// The server could not take back a member that it does not know of.
+// The server cannot free a member that it does not know.
 TEST(Join, AMemberThatIsNobodysIsAProgrammingError) {
   rig.create_server();
   CHECK(rig.server->is_valid());
@@ -544,10 +546,10 @@ TEST(Join, SocketOfADeadOwnerIsReplacedAndThatOfALivingOneIsNot) {
   CHECK(!listen_for_joiners("/proc/none").ok());
 }
 
-// An outsider, which this process may not run as, could take them from under the owner.
+// An outsider could punch holes into the hugepages, which may stay for ever.
 TEST(Join, RefusesHugepagesThatOutsidersWrite) {
   const auto answer = [&](bool is_trusted, std::optional<uid_t> uid) -> std::string {
-    rig.options.groups.resize(2, rig.options.groups[0]);  // each stranger has its own
+    rig.options.groups.resize(2, rig.options.groups[0]);  // each untrusted process has its own
     rig.options.grants[0].is_trusted = is_trusted;
     rig.options.grants[0].uid = uid;
     auto created = JoinServer::create(rig.options);
@@ -564,7 +566,7 @@ TEST(Join, RefusesHugepagesThatOutsidersWrite) {
   STRCMP_EQUAL("", answer(true, geteuid()).c_str());
   rig.heaps[1]->page = PageSize::k4KiB;
   rig.options.grants[0].segments[0].segment->page = PageSize::k2MiB;
-  STRCMP_EQUAL("", answer(true, kOtherUser).c_str());  // it only reads them
+  STRCMP_EQUAL("", answer(true, kOtherUser).c_str());  // the process only reads them
   rig.options.grants[0].segments[0].is_writable = true;
   STRCMP_EQUAL("it may write buffers, which has pages of 2 MiB", answer(true, kOtherUser).c_str());
   rig.buffers->page = PageSize::k4KiB;

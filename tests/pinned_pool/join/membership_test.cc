@@ -46,7 +46,8 @@ TEST_GROUP(MembersTable) {
     STRNCMP_EQUAL(answer, opened.error().answer, std::strlen(answer));
   }
 
-  // A child that holds the table's owner life and says so; it then waits to be killed, or ends.
+  // Starts a child that holds the table's owner life. Returns when it does. The child then waits to
+  // be killed, or ends.
   pid_t start_holder(bool waits) {
     int ends[2];
     CHECK(pipe(ends) == 0);
@@ -126,14 +127,14 @@ TEST(MembersTable, KnowsWhetherItIsValid) {
     word.store(before);
     return !is_valid && table->is_valid();
   };
-  CHECK(is_invalid_with(entry->changed_epoch, 3));  // has not come
-  CHECK(is_invalid_with(entry->changed_epoch, 1));  // is another's, and the last is nobody's
-  CHECK(is_invalid_with(entry->word, 1 << 8 | 5));  // a state that there is not
-  CHECK(is_invalid_with(entry->word, 2));           // alive, and never joined
+  CHECK(is_invalid_with(entry->changed_epoch, 3));  // an epoch to come
+  CHECK(is_invalid_with(entry->changed_epoch, 1));  // another member's; the last has no member
+  CHECK(is_invalid_with(entry->word, 1 << 8 | 5));  // an unknown state
+  CHECK(is_invalid_with(entry->word, 2));           // alive, but never joined
   CHECK(is_invalid_with(entry->word, 3 << 8 | 1));  // more generations than epochs
-  CHECK(is_invalid_with(entry->readable[0], 0));    // and may write it
+  CHECK(is_invalid_with(entry->readable[0], 0));    // writable, but not readable
   CHECK(is_invalid_with(entry[1].changed_epoch, 2));
-  CHECK(is_invalid_with(*reinterpret_cast<std::atomic<uint64_t>*>(memory), 7));  // no such table
+  CHECK(is_invalid_with(*reinterpret_cast<std::atomic<uint64_t>*>(memory), 7));  // wrong magic
 #if BP_DEBUG
   entry->changed_epoch.store(3);
   BP_CHECK_DIES("is_valid() before a change", table->set_state(3, MemberState::kAlive));
@@ -141,7 +142,7 @@ TEST(MembersTable, KnowsWhetherItIsValid) {
 }
 
 #if BP_DEBUG
-// While a thread says that it is the owner no other one changes the table.
+// While a thread holds the owner's life, no other thread may change the table.
 TEST(MembersTable, AnotherThreadThanItsOwnersIsAProgrammingError) {
   const pid_t child = start_holder(true);
   BP_CHECK_DIES("!owner_life_.is_held_by_another()",
@@ -204,7 +205,7 @@ TEST(MembersTable, OwnersDeathIsSeen) {
   const pid_t child = start_holder(true);
   CHECK(!table->is_owner_gone());
   CHECK(kill(child, SIGKILL) == 0);
-  // The kernel tells it: nobody has waited for the child yet.
+  // The kernel clears the word before anybody has waited for the child.
   CHECK(test::eventually([this] { return table->is_owner_gone(); }));
   waitpid(child, nullptr, 0);
 }

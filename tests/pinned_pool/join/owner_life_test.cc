@@ -1,4 +1,4 @@
-// The word that the kernel clears, however many there are, and however its holder ends.
+// Lives: words that the kernel clears when their holder ends in any way. A thread can hold several.
 #include "pinned_pool/join/owner_life.h"
 
 #include <cerrno>
@@ -31,7 +31,7 @@ struct Shared {
   pthread_mutex_t mutex;
 };
 
-// Whether something of this process is mapped there.
+// Whether this process has a mapping at `address`.
 bool is_mapped(uint64_t address) {
   std::FILE* maps = std::fopen("/proc/self/maps", "r");
   char line[512];
@@ -63,7 +63,7 @@ TEST_GROUP(OwnerLife) {
     for (const OwnerLife& life : shared->lives) count += life.is_held();
     return count;
   }
-  // True if every address in the lives is one of the lives' own: their readers know those.
+  // Whether the lives contain only addresses within the lives, which their readers know.
   bool shows_no_address() const {
     const auto begin = reinterpret_cast<uint64_t>(shared);
     // Aligned words only, as pointers are: a thread id across two fields could pass for a pointer.
@@ -71,7 +71,7 @@ TEST_GROUP(OwnerLife) {
       uint64_t word = 0;
       std::memcpy(&word, reinterpret_cast<const std::byte*>(shared) + at, sizeof word);
       const bool is_own = word - begin < sizeof shared->lives;
-      // A futex word: the holder's thread, and two bits of the kernel's.
+      // A futex word: the holder's thread ID and two bits of the kernel.
       const bool is_thread =
           word >> 32 == 0 && (word & FUTEX_TID_MASK) == static_cast<uint64_t>(gettid());
       if (!is_own && !is_thread && is_mapped(word)) return false;
@@ -99,7 +99,8 @@ TEST(OwnerLife, EveryOneOfADeadHolderIsCleared) {
   LONGS_EQUAL(0, held_count());
 }
 
-// The list has its head in one of them: in any order of release the others stay in it.
+// The list's head lies in one of the lives. In any order of release, the other lives stay in the
+// list.
 TEST(OwnerLife, WhatIsLeftIsClearedInWhateverOrderOthersWereReleased) {
   for (uint32_t first = 0; first < kLifeCount; ++first) {
     for (uint32_t second = 0; second < kLifeCount; ++second) {
@@ -128,7 +129,7 @@ TEST(OwnerLife, ShowsNoAddressOfItsHolder) {
   }
 }
 
-// It has the parent's variables, and a list of its own.
+// A forked child has copies of the parent's variables, but a separate list.
 TEST(OwnerLife, AForkedChildHoldsItsOwnAlone) {
   BP_ASSERT(shared->lives[0].hold().ok());
   const test::Ended ended = test::run_forked([&] {
@@ -142,18 +143,18 @@ TEST(OwnerLife, AForkedChildHoldsItsOwnAlone) {
 }
 
 TEST(OwnerLife, KnowsWhetherItsThreadsListIsValid) {
-  CHECK(OwnerLife::list_is_valid());  // there is none
+  CHECK(OwnerLife::list_is_valid());  // there is no list
   const test::Ended ended = test::run_forked([&] {
     for (OwnerLife& life : shared->lives) BP_ASSERT(life.hold().ok());
     BP_PROBE_CHECK(OwnerLife::list_is_valid());
     auto* const word = reinterpret_cast<uint32_t*>(&shared->lives[1]);
     const uint32_t its = *word;
-    *word = its + 1;  // another thread's, in this one's list
+    *word = its + 1;  // another thread's life in this thread's list
     BP_PROBE_CHECK(!OwnerLife::list_is_valid());
     *word = its;
     auto* const link = reinterpret_cast<void**>(word + 2);
     void* const behind = *link;
-    *link = link;  // the kernel would go round in it
+    *link = link;  // the kernel would follow the cycle
     BP_PROBE_CHECK(!OwnerLife::list_is_valid());
     *link = behind;
     BP_PROBE_CHECK(OwnerLife::list_is_valid());
@@ -167,7 +168,7 @@ TEST(OwnerLife, OnlyItsHolderReleasesIt) {
   shared->lives[0].release();
 }
 
-// As a seccomp profile has it: told, and nobody holds it.
+// A seccomp profile forbids the call: hold() names the call, and nobody holds the life.
 TEST(OwnerLife, IsRefusedWhereTheKernelTakesNoList) {
   for (const auto& [number, name] : {std::pair{SYS_get_robust_list, "get_robust_list"},
                                      std::pair{SYS_set_robust_list, "set_robust_list"}}) {
@@ -182,7 +183,7 @@ TEST(OwnerLife, IsRefusedWhereTheKernelTakesNoList) {
   }
 }
 
-// Robust mutexes of the C library work as before once all are released.
+// Robust mutexes of the C library work as before once all lives are released.
 TEST(OwnerLife, GivesTheThreadItsListBack) {
   pthread_mutexattr_t attributes;
   pthread_mutexattr_init(&attributes);

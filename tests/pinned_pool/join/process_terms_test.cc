@@ -1,5 +1,5 @@
-// The terms that the owner tells one process: they arrive unchanged, empty terms stay empty, and
-// nonsense is refused.
+// The terms that the owner sends to a process: they arrive unchanged, empty terms grant nothing,
+// and nonsense is refused.
 #include "pinned_pool/join/process_terms.h"
 
 #include <cstring>
