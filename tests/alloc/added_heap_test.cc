@@ -1,4 +1,4 @@
-// More heap while a program runs.
+// Heap memory that a program adds while it runs.
 #include "alloc/added_heap.h"
 
 #include <atomic>
@@ -27,7 +27,7 @@ using bedplate::test::BlockList;
 
 namespace {
 
-// "": it was added.
+// Adds heap memory. Returns the error's answer, or "".
 std::string answer(uint64_t bytes, PageSize page = PageSize::k4KiB) {
   const auto added = add_heap(bytes, page);
   return added.ok() ? "" : added.error().answer;
@@ -40,7 +40,7 @@ bool is_good() {
   return audited.ok() && audited.value().ok;
 }
 
-// Blocks of nearly 1 MiB until there are no more: debug builds have an edge behind each.
+// Takes blocks of nearly 1 MiB until malloc fails: debug builds add padding behind each block.
 size_t take_all(BlockList& blocks) { return blocks.add_all(1'000'000); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Blocks at multiples of 4 MiB and more: served, whole again when freed, and each given once.
-// (alloc/aligned_arena.h is a part of the heap, and is reached by asking it.)
+// Blocks with large alignments: they are served, their memory comes back when they are freed, and
+// no memory is given out twice. (The tests reach alloc/aligned_arena.h through the heap.)
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +30,7 @@ bool is_filled(const void* block, size_t bytes, int with) {
   return text[0] == with && std::memcmp(text, text + 1, bytes - 1) == 0;
 }
 
-// As much as there was before, but for what this thread keeps.
+// Checks that as much memory is free as before, except what this thread's heap holds.
 void check_nothing_is_lost(uint64_t free_before) {
   BP_PROBE_CHECK(heap_free_bytes() + kHeapGranularityBytes >= free_before);
 }
@@ -61,21 +61,21 @@ void take_alignments_up_to(size_t largest) {
 
 }  // namespace
 
-// In the pool: alignments as large as this heap has room for.
+// In the pool: alignments up to the largest that this heap can serve.
 BP_PROBE(AlignmentsInThePool) {
   test::boot_heap(256 * kMiB);
   take_alignments_up_to(32 * kMiB);
-  // Such allocations also find room between these blocks.
+  // Such allocations also fit between these blocks.
   test::BlockList blocks;
   for (int i = 0; i < 20; ++i) BP_PROBE_CHECK(blocks.add(3 * kMiB));
   take_alignments_up_to(16 * kMiB);
 }
 
-// 64 GiB of addresses, of which hardly any is touched.
+// Ordinary memory has 64 GiB of address space, most of which is never touched.
 BP_PROBE(AlignmentsInOrdinaryMemory) { take_alignments_up_to(kGiB); }
 
-// Threads that want the same few places, beside others that want any: none is given twice, and none
-// is lost.
+// Three threads want aligned blocks, of which few fit, and one thread wants blocks without an
+// alignment. No memory is given out twice, and none is lost.
 BP_PROBE(AlignmentsOfSeveralThreads) {
   test::boot_heap(128 * kMiB);
   const auto take_and_free = [](int number) {
@@ -83,7 +83,7 @@ BP_PROBE(AlignmentsOfSeveralThreads) {
       const size_t alignment = size_t{4 * kMiB} << (round % 4);
       const size_t bytes = 8 * kMiB;
       void* block = number == 0 ? std::malloc(bytes) : memalign(alignment, bytes);
-      if (keep(block) == nullptr) continue;  // the others have all
+      if (keep(block) == nullptr) continue;  // other threads hold all memory
       BP_PROBE_CHECK(number == 0 || is_aligned(block, alignment));
       auto* text = static_cast<char*>(block);
       for (size_t at = 0; at < bytes; at += kMiB) text[at] = static_cast<char>(number);

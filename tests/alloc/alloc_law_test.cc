@@ -1,4 +1,4 @@
-// The data path's law for what hands out planned memory: buffers, and items by their keys.
+// The data path's law (tests/support/datapath_law.h) for BufferPool and KeyedCache.
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -15,7 +15,7 @@ using namespace bedplate::test;
 
 TEST_GROUP(AllocLaw){};
 
-// From the cache of a shard, and by batches from the stack that all share.
+// Buffers come from a shard's cache and, in batches, from the stack that all shards share.
 TEST(AllocLaw, BufferPools) {
   BP_SKIP_WITHOUT_LAW();
   const BufferPool::Options options = {.buffer_bytes = 100, .buffer_count = 200, .shard_count = 2};
@@ -41,7 +41,8 @@ TEST(AllocLaw, BufferPools) {
   std::free(memory);
 }
 
-// Full, so that each new item evicts some; found, replaced, pinned, unlinked, flushed.
+// The cache is full, so that new items evict others. Items are found, replaced, pinned, unlinked
+// and flushed.
 TEST(AllocLaw, KeyedCaches) {
   BP_SKIP_WITHOUT_LAW();
   KeyedCacheCounters counters;

@@ -1,5 +1,5 @@
-// A pointer that is freed and is no block (alloc/heap_calls.h): debug builds stop, hardened ones go
-// on with a sound heap, and release builds refuse at least what lies outside the pool.
+// Frees of pointers that are no blocks (alloc/heap_calls.h): debug builds stop, hardened builds
+// continue with a sound heap, and release builds refuse at least pointers outside the pool.
 #include "alloc/bad_pointer.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ alignas(64) char static_data[4096];
 
 char* bytes_of(void* block) { return static_cast<char*>(block); }
 
-// Takes blocks of many sizes, from two threads, and looks whether they are one another's.
+// Takes blocks of many sizes in two threads, and checks that no blocks overlap.
 void expect_sound_heap() {
   const auto use = [] {
     constexpr size_t kCount = 4000;
@@ -63,13 +63,13 @@ void expect_sound_heap() {
   std::thread other(use);
   use();
   other.join();
-  void* large = allocate(2 * kMiB);  // has pages of its own; the heap of a probe is 16 MiB
+  void* large = allocate(2 * kMiB);  // it has its own pages; a probe's heap has 16 MiB
   BP_PROBE_CHECK(large != nullptr);
   std::memset(large, 1, 2 * kMiB);
   std::free(large);
 }
 
-// So many were bad, and nothing came of them.
+// Checks that `count` pointers were refused, and that the heap is sound.
 void expect_refused(uint64_t count) {
   BP_PROBE_CHECK(bad_pointer_count() == count);
   expect_sound_heap();
@@ -169,7 +169,7 @@ TEST(BadPointer, OfAnOrdinaryHeapIsKnownToo) {
   LONGS_EQUAL(BP_DEBUG ? -1 : 0, ended.exit_code);
 }
 
-// ---- Inside the pool: what the ledger knows ----
+// ---- Inside the pool: detected by the ledger ----
 
 BP_PROBE(FreesTwice) {
   void* block = allocate(64);
@@ -319,7 +319,7 @@ TEST(BadPointer, IsToldOnceASecondAndCountedAlways) {
   CHECK_TEXT(told <= 1 + (monotonic_ns() - begin_ns) / kNsPerSecond, ended.text);
 }
 
-// Several threads bring the same block at the same time: one of them is right.
+// Several threads free the same block at the same time: one free succeeds, the others are refused.
 BP_PROBE(ThreadsFreeTheSame) {
   constexpr int kRounds = 2000, kThreads = 4;
   static std::atomic<void*> block{nullptr};
@@ -347,7 +347,7 @@ TEST(BadPointer, OfSeveralThreadsOneIsRight) {
   BP_CHECK_PROBE(ThreadsFreeTheSame, "BEDPLATE_BOOT_BYTES=64 MiB");
 }
 
-// A write through a pointer that was freed hits mimalloc's link of the free blocks.
+// A write after free overwrites mimalloc's link between free blocks.
 BP_PROBE(WritesAfterFree) {
   test::StderrCapture capture;
   void* blocks[64];
@@ -356,7 +356,7 @@ BP_PROBE(WritesAfterFree) {
   for (void* block : blocks) std::free(block);
   for (void* block : again) std::memset(block, 0x5a, 64);
   {
-    test::BlockList all;  // mimalloc takes free blocks by chance: all of them come up only so
+    test::BlockList all;  // mimalloc takes free blocks in random order: this takes all of them
     for (int i = 0; i < 20'000; ++i) BP_PROBE_CHECK(all.add(64));
   }
   expect_sound_heap();
@@ -389,7 +389,7 @@ TEST(BadPointer, DeleteWithTheWrongSize) {
 BP_PROBE(LegalFrees) {
   std::free(nullptr);
   BP_PROBE_CHECK(malloc_usable_size(nullptr) == 0);
-  // From segment 0, after boot.
+  // A block from segment 0, freed after boot.
   void* early = allocate(100);
   test::boot_heap(32 * kMiB);
   std::free(early);
@@ -407,10 +407,10 @@ BP_PROBE(LegalFrees) {
       BP_PROBE_CHECK(block != nullptr && malloc_usable_size(block) >= more);
     }
     volatile size_t too_many = kTiB;
-    BP_PROBE_CHECK(std::realloc(keep(block), too_many) == nullptr);  // and `block` is as it was
+    BP_PROBE_CHECK(std::realloc(keep(block), too_many) == nullptr);  // `block` stays valid
     std::free(block);
   }
-  // In a forked child frees of the parent's blocks do nothing.
+  // In a forked child, frees of the parent's blocks do nothing.
   void* of_parent = allocate(64);
   void* again = keep(of_parent);
   const pid_t child = fork();

@@ -1,4 +1,4 @@
-// The ledger against a set: arenas of test memory, in processes of their own.
+// The ledger of blocks, compared with a std::set. Separate processes, with arenas of test memory.
 #include "alloc/block_ledger.h"
 
 #include <iterator>

@@ -1,4 +1,5 @@
-// The buffer pool: alone, its refusals, and with four shards against a model.
+// The buffer pool: with one shard and with two, with four shards against a model, and misuse, which
+// stops debug builds.
 #include "alloc/buffer_pool_datapath.h"
 
 #include <atomic>
@@ -68,7 +69,7 @@ TEST(BufferPool, OneShardTakesWhatAnotherGivesBack) {
   LONGS_EQUAL(0, pool.in_use_count());
 }
 
-// The model: a byte of each buffer that says who has it, and how many there are at all.
+// The model: a held buffer is filled with its shard's number, and each buffer exists once.
 TEST(BufferPool, FourShardsAgainstAModel) {
   constexpr uint32_t kShards = 4;
   constexpr uint32_t kBuffers = 1000;

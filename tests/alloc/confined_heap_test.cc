@@ -1,4 +1,4 @@
-// mimalloc in the pool: the arenas as its owner sees them.
+// mimalloc in the pool: its arenas, their use, and the memory that comes back to them.
 #include "alloc/confined_heap.h"
 
 #include <atomic>
@@ -41,7 +41,7 @@ bool lies_in(const Segment& segment, const void* block) {
 
 uint64_t used_bytes(const Segment& segment) { return heap_used_bytes(segment.memory()); }
 
-// How many pages of address space this process has.
+// The number of pages in this process's address space.
 uint64_t mapped_page_count() {
   const auto count = read_number_file("/proc/self/statm");
   BP_PROBE_CHECK(count.has_value());
@@ -101,7 +101,8 @@ BP_PROBE(HeapAfterBoot) {
   BP_PROBE_CHECK(heap_arena_count() == 2);
   BP_PROBE_CHECK(heap_arena_use(1).address == heap.address);
   BP_PROBE_CHECK(heap_arena_use(1).bytes == 64 * kMiB);
-  // mimalloc fills the pages it has: a block that does not fit there is from the heap segment.
+  // mimalloc first fills the pages that it has. A block that does not fit there comes from the heap
+  // segment.
   void* late = allocate(6 * kMiB);
   BP_PROBE_CHECK(lies_in(heap, late));
   const uint64_t boot_used = used_bytes(boot);
@@ -170,7 +171,7 @@ BP_PROBE(ThreadsThatLeaveBlocksBehind) {
     std::thread([] {
       for (void*& block : blocks) BP_PROBE_CHECK((block = allocate(400'000)) != nullptr);
     }).join();
-    for (void* block : blocks) std::free(block);  // by another thread, after the end of theirs
+    for (void* block : blocks) std::free(block);  // by another thread, after their own has ended
   };
   round();
   // 16 MB in each round: 30 rounds would not fit if the memory of ended threads were lost.
@@ -239,17 +240,17 @@ BP_PROBE(HandlerOfRefusals) {
   BP_PROBE_CHECK(is_told(1, kTiB, 0, kNoPlace));
   BP_PROBE_CHECK(allocate(100) != nullptr);
   BP_PROBE_CHECK(calls == 1);
-  // The largest that an empty heap would have, which this one is not; and a little more than that.
+  // The largest block of an empty heap, which this heap cannot serve; then one byte more.
   volatile size_t everything = heap_block_bytes_max();
   BP_PROBE_CHECK(allocate(everything) == nullptr);
   BP_PROBE_CHECK(is_told(2, everything, 0, kExhausted));
   BP_PROBE_CHECK(allocate(everything + 1) == nullptr);
   BP_PROBE_CHECK(is_told(3, everything + 1, 0, kNoPlace));
-  // An aligned request is told with the size asked for, not with the size that is looked for.
+  // The refusal of an aligned request has the requested size, not the size of the search.
   volatile size_t megabyte = kMiB;
   BP_PROBE_CHECK(test::keep(memalign(megabyte, everything - 2 * kMiB)) == nullptr);
   BP_PROBE_CHECK(is_told(4, everything - 2 * kMiB, kMiB, kExhausted));
-  BP_PROBE_CHECK(test::keep(memalign(16 * megabyte, 7)) == nullptr);  // of 12 MiB
+  BP_PROBE_CHECK(test::keep(memalign(16 * megabyte, 7)) == nullptr);  // the heap has 12 MiB
   BP_PROBE_CHECK(is_told(5, 7, 16 * kMiB, kNoPlace));
   BP_PROBE_CHECK(test::keep(memalign(2048 * megabyte, 7)) == nullptr);
   BP_PROBE_CHECK(is_told(6, 7, 2 * kGiB, kAlignment));
@@ -265,8 +266,8 @@ TEST(ConfinedHeap, HandlerIsCalledForEachRefusal) {
   BP_CHECK_PROBE(HandlerOfRefusals);
 }
 
-// An empty page goes once its heap has taken some others, whatever it was before: empty for a
-// while, full, not the only one of its size.
+// An empty page is returned once its heap has taken some other pages, also if the page was empty
+// for a while, was full, or was not the only page of its size.
 BP_PROBE(EmptyPageThatWasFull) {
   constexpr size_t kBytes = 50'000;
   boot_heap(64 * kMiB);
@@ -275,7 +276,7 @@ BP_PROBE(EmptyPageThatWasFull) {
   const auto held_bytes = [&] { return heap_owner_use(owner).used_bytes; };
   BlockList page;
   page.add(kBytes);
-  size_t count = 1;  // of blocks in a page
+  size_t count = 1;  // blocks in a page
   for (const uint64_t one = held_bytes(); page.add(kBytes) && held_bytes() == one;) ++count;
   page.free_all();
   return_empty_pages();
@@ -284,13 +285,13 @@ BP_PROBE(EmptyPageThatWasFull) {
     for (size_t i = 0; i < block_count; ++i) BP_PROBE_CHECK(blocks.add(kBytes));
   };
   fill(page, count);
-  page.free_all();  // it stays
+  page.free_all();  // the page stays
   BlockList first;
   fill(first, 1);
   fill(page, count - 1);
   BlockList second;
   fill(second, 1);   // in another page
-  first.free_all();  // the first is no longer full
+  first.free_all();  // the first page is no longer full
   second.free_all();
   page.free_all();
   BlockList others;
@@ -305,8 +306,8 @@ TEST(ConfinedHeap, AnEmptyPageGoesOnceOthersAreTaken) {
   BP_CHECK_PROBE(EmptyPageThatWasFull);
 }
 
-// Fills pages with blocks of `block_bytes` in a thread, which has a segment of its own, and checks
-// the bytes that each page adds to the owner's use.
+// Fills pages with blocks of `block_bytes` in a new thread, which has its own segment. Checks the
+// bytes that each page adds to the owner's use.
 void check_pages(size_t block_bytes, std::initializer_list<uint64_t> pages_kib) {
   std::thread([&] {
     const HeapOwner owner = heap_owner("heap:pages").take();
@@ -318,7 +319,7 @@ void check_pages(size_t block_bytes, std::initializer_list<uint64_t> pages_kib) 
       BP_PROBE_CHECK(heap_owner_use(owner).used_bytes - before == page_kib * kKiB);
     }
     const uint64_t before = heap_owner_use(owner).used_bytes;
-    BP_PROBE_CHECK(blocks.add(2 * block_bytes));  // another size begins anew
+    BP_PROBE_CHECK(blocks.add(2 * block_bytes));  // another size begins with a small page
     BP_PROBE_CHECK(heap_owner_use(owner).used_bytes == before + pages_kib.begin()[0] * kKiB);
   }).join();
 }

@@ -1,4 +1,5 @@
-// When the pool's heap has no more: NULL and ENOMEM, a message, and life goes on.
+// An exhausted heap: malloc returns NULL with ENOMEM and logs a message, and works again after
+// frees.
 #include "alloc/exhaustion.h"
 
 #include <algorithm>
@@ -45,7 +46,7 @@ constexpr const char* kHeapMessage =
     "bedplate: allocating 64 KiB: the heap is exhausted; the pool's biggest owners: "
     "volume:ram0 48 MiB, heap N, boot 16 MiB; free memory, or raise [pool] bytes\n";
 
-// The lines of Bedplate in `text`: mimalloc speaks up as well in debug builds.
+// Bedplate's lines in `text`, without those that mimalloc writes in debug builds.
 std::string own_lines(std::string_view text) {
   std::string lines;
   while (!text.empty()) {
@@ -56,7 +57,7 @@ std::string own_lines(std::string_view text) {
   return lines;
 }
 
-// Whether `lines` are the message, and no more often than once a second since `begin_ns`.
+// Whether `lines` consist of `message`, at most once a second since `begin_ns`.
 bool is_told_once_a_second(std::string_view lines, std::string_view message, uint64_t begin_ns) {
   uint64_t count = 0;
   for (; lines.starts_with(message); ++count) lines.remove_prefix(message.size());
@@ -68,7 +69,7 @@ void boot_heap_and_volume() {
   BP_PROBE_CHECK(process_pool().create_segment("volume:ram0", 48 * kMiB, PageSize::k4KiB, 1).ok());
 }
 
-// The whole heap, which has some blocks already.
+// Requests the whole heap, which holds some blocks already, so that each request is refused.
 void refuse(int count) {
   volatile size_t too_many = heap_block_bytes_max();
   for (int i = 0; i < count; ++i) BP_PROBE_CHECK(allocate(too_many) == nullptr);
@@ -84,11 +85,11 @@ BP_PROBE(ExhaustAndGoOn) {
     const size_t count = blocks.add_all(bytes);
     BP_PROBE_CHECK(count > 0 && errno == ENOMEM);
     errno = 0;
-    BP_PROBE_CHECK(allocate(bytes) == nullptr);  // and again
+    BP_PROBE_CHECK(allocate(bytes) == nullptr);  // a second time
     BP_PROBE_CHECK(errno == ENOMEM);
     blocks.free_all();
-    // Everything can be had again, whatever size it was cut into before. (There may be a page
-    // more, and each has its own header.)
+    // All memory can be taken again, whatever block size it had before. (There may be one page
+    // more, and each page has a header.)
     BP_PROBE_CHECK(blocks.add_all(bytes) >= count - count / 1000);
   }
   BlockList whole;
@@ -124,7 +125,7 @@ BP_PROBE(ExhaustFromSeveralThreads) {
   boot_heap_and_volume();
   expect_appliance();
   // All threads start before the rounds: later, the memory that a start allocates would be refused,
-  // or lie where the 20 MiB are to be.
+  // or split the space for the 20 MiB.
   std::latch all_started(3);
   const auto take_all = [&all_started] {
     all_started.arrive_and_wait();
@@ -156,7 +157,7 @@ BP_PROBE(RefusalsAfterBoot) {
   BP_PROBE_CHECK(exhaustion_count() == 1);
 }
 
-// A program without an appliance is told what it can do.
+// The message to a program without an appliance names the settings that the program has.
 BP_PROBE(RefusalsWithoutAnAppliance) {
   test::StderrCapture capture;
   const uint64_t begin_ns = monotonic_ns();
@@ -166,8 +167,8 @@ BP_PROBE(RefusalsWithoutAnAppliance) {
   BP_PROBE_CHECK(exhaustion_count() == 1000);
 }
 
-// A request that no heap of this size could serve is refused, and the message says so, with the
-// size. thread_heaps_test.cc shows that no other thread's heaps are looked through.
+// A request that no heap of this size could serve is refused. The message says so, and names the
+// size. thread_heaps_test.cc tests that other threads' heaps are not searched.
 void refuse_absurd(void* (*take)()) {
   errno = 0;
   BP_PROBE_CHECK(keep(take()) == nullptr && errno == ENOMEM);
@@ -201,7 +202,7 @@ BP_PROBE(AlignmentThatIsNotServed) {
   });
 }
 
-// To the last byte, and more: the message takes none.
+// Exhausts the heap to the last byte: the message allocates nothing.
 BP_PROBE(ExhaustWithoutAnAppliance) {
   BlockList blocks;
   for (const size_t bytes : {kMiB, 64 * kKiB, kKiB, uint64_t{8}}) blocks.add_all(bytes);
@@ -248,7 +249,7 @@ TEST(Exhaustion, BeforeBootNamesSegmentZeroAndItsSetting) {
   const uint64_t begin_ns = monotonic_ns();
   const test::Ended ended = test::run_fresh("RefusalsBeforeBoot");
   LONGS_EQUAL(0, ended.exit_code);
-  // A thousand refusals, one line, or a second one where they take longer than a second.
+  // A thousand refusals log one line, and one more for each second that they take.
   CHECK_TEXT(is_told_once_a_second(own_lines(ended.text), kBootMessage, begin_ns), ended.text);
 }
 

@@ -1,7 +1,7 @@
 // Fork (alloc/child_heap.h, alloc/child_libc.h): the child sees the parent's memory and leaves
 // it alone; the parent notices nothing.
 //
-// The trials run in fresh processes: the ones that fork have many threads and a heap under load.
+// The trials run in fresh processes, since they use many threads and a heap under load.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
@@ -40,7 +40,7 @@ using bedplate::test::keep;
 namespace {
 
 constexpr int kForks = 200;
-constexpr int kAllocationsOfSome = 1'000'000;  // every twentieth child
+constexpr int kAllocationsOfSome = 1'000'000;  // for every twentieth child
 constexpr int kAllocationsOfMost = 2'000;
 
 bool is_pattern(const void* block, size_t bytes, unsigned char byte) {
@@ -56,7 +56,7 @@ int code_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// The work of a child with memory. Returns 0, or the number of the check that failed.
+// A child's use of the heap. Returns 0, or the number of the check that failed.
 int use_the_heap(const char* of_parent, int allocation_count) {
   if (std::strcmp(of_parent, "the parent's") != 0) return 10;
   constexpr size_t kHeld = 64;
@@ -80,7 +80,8 @@ int use_the_heap(const char* of_parent, int allocation_count) {
   return 0;
 }
 
-// Allocates, verifies and frees, until told to stop; false when a block was not as it was left.
+// A thread that allocates, verifies and frees blocks until stop(). is_good() is false if a block
+// was missing, outside the pool or changed.
 class Load {
  public:
   Load() : thread_([this] { run(); }) {}
@@ -125,10 +126,10 @@ BP_PROBE(ChildHasAHeapOfItsOwn) {
   auto* block = static_cast<char*>(allocate(100));
   std::strcpy(block, "the parent's");
   void* again = keep(block);
-  // The bytes before a block of the parent's may look like the header of a block of the child's.
+  // The bytes before a block of the parent may look like the header of a child's block.
   auto* first = static_cast<unsigned char*>(allocate(112));
   auto* second = static_cast<unsigned char*>(allocate(112));
-  const bool are_neighbours = second == first + 112;  // debug builds leave something between them
+  const bool are_neighbours = second == first + 112;  // debug builds have padding between them
   const uint64_t header[] = {128, 16};
   if (are_neighbours) std::memcpy(first + 96, header, sizeof header);
   volatile size_t too_much = SIZE_MAX;
@@ -138,7 +139,7 @@ BP_PROBE(ChildHasAHeapOfItsOwn) {
     if (!is_forked_child()) _exit(1);
     if (std::strcmp(block, "the parent's") != 0 || malloc_usable_size(block) < 100) _exit(2);
     std::free(second);
-    // Hidden from the compiler, which knows that reallocated or freed memory is gone.
+    // keep() hides these from the compiler, which assumes that reallocated or freed memory is gone.
     char* copied = static_cast<char*>(std::realloc(keep(block), 5000));
     if (copied == nullptr || in_pool_range(copied)) _exit(3);
     if (std::strcmp(copied, static_cast<char*>(again)) != 0) _exit(3);
@@ -176,7 +177,7 @@ TEST(Fork, ChildHasAHeapOfItsOwn) {
   BP_CHECK_PROBE(ChildHasAHeapOfItsOwn);
 }
 
-// A child of a raw clone never saw an atfork handler.
+// No atfork handler runs for the child of a raw clone.
 BP_PROBE(EveryKindOfForkIsNoticed) {
   const auto child = static_cast<pid_t>(syscall(SYS_clone, 17 /* SIGCHLD */, 0, 0, 0, 0));
   if (child == 0) _exit(is_forked_child() && !in_pool_range(allocate(10)) ? 0 : 1);
@@ -187,18 +188,18 @@ TEST(Fork, EveryKindOfForkIsNoticed) {
   BP_CHECK_PROBE(EveryKindOfForkIsNoticed);
 }
 
-// How much of the pool the heap holds, in all its arenas.
+// The bytes of the pool that the heap holds, in all its arenas.
 static uint64_t held_bytes_of_heap() {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < heap_arena_count(); ++i) bytes += heap_arena_use(i).used_bytes;
   return bytes;
 }
 
-// The end of a child, and of a thread in it, must not tidy up the parent's heap: memory that the
-// parent's threads have freed and not given back yet stays where it is.
+// The end of a child, or of a thread in it, must not clean up the parent's heap: memory that the
+// parent's threads have freed but not given back yet stays in their heaps.
 BP_PROBE(ChildEndsQuietly) {
   std::thread([] {
-    // Pages of many sizes, and in each all blocks are free: a thread that ends gives them back.
+    // Pages of many block sizes, with all blocks free: a thread that ends gives such pages back.
     std::vector<void*> blocks;
     for (size_t bytes = 16; bytes < 60'000; bytes += bytes / 4) {
       blocks.push_back(std::memset(allocate(bytes), 1, bytes));
@@ -226,7 +227,7 @@ TEST(Fork, ChildEndsQuietly) {
   BP_CHECK_PROBE(ChildEndsQuietly);
 }
 
-// From the main thread and from others, while the heap is busy.
+// Forks from the main thread and from others, while the heap is busy.
 BP_PROBE(ParentsTrafficIsWholeThroughoutManyForks) {
   auto* of_parent = static_cast<char*>(allocate(64));
   std::strcpy(of_parent, "the parent's");
@@ -235,7 +236,7 @@ BP_PROBE(ParentsTrafficIsWholeThroughoutManyForks) {
   std::atomic<int> failure{0};
   const auto fork_some = [&] {
     for (int i; (i = next.fetch_add(1)) < kForks;) {
-      // The arguments of exec lie in the pool; the variable is built before the fork.
+      // The arguments of exec lie in the pool, and are built before the fork.
       const std::string said = "parent " + std::to_string(i);
       char* arguments[] = {
           strdup("sh"),         strdup("-c"),         strdup("test \"$0\" = \"$1\""),
@@ -269,8 +270,8 @@ TEST(Fork, ParentsTrafficIsWholeThroughoutManyForks) {
   BP_CHECK_PROBE(ParentsTrafficIsWholeThroughoutManyForks, "BEDPLATE_BOOT_BYTES=64 MiB");
 }
 
-// libc's streams lie in the pool, too: if a child unlocked them, or walked along them, the parent's
-// threads would see it, or it would see memory that they free.
+// libc's streams lie in the pool, too. If a child unlocked them, the parent's threads would see it;
+// if a child walked their list, it would see memory that those threads free.
 BP_PROBE(ParentsStreamsAreItsOwn) {
   std::atomic<bool> must_stop{false};
   std::atomic<long> opened{0};
@@ -282,7 +283,7 @@ BP_PROBE(ParentsStreamsAreItsOwn) {
     while (!must_stop) {
       std::FILE* stream = std::fopen("/dev/null", "r");
       std::fclose(stream);
-      // The block that takes a closed stream's place is no list of streams.
+      // A block at the address of a closed stream is no list of streams.
       void* other = std::memset(allocate(sizeof *stream), 0x5a, sizeof *stream);
       std::free(other);
       ++opened;
@@ -361,7 +362,7 @@ TEST(Fork, StandardOutputIsCopied) {
   BP_CHECK_PROBE(StandardOutputIsCopied);
 }
 
-// A child zeroes those of the values that libc keeps on the heap.
+// A child zeroes the thread-specific values that libc holds on the heap.
 BP_PROBE(WarnsOfThreadSpecificValuesThatAChildEmpties) {
   for (int i = 0; i < 40; ++i) {
     pthread_key_t key = 0;

@@ -1,4 +1,4 @@
-// Owners of heap memory: their use, their limits, and the memory that idle threads give back.
+// Owners of heap memory: their use, limits and reserves, and the handler for low memory.
 #include "alloc/heap_owner.h"
 
 #include <cerrno>
@@ -57,7 +57,7 @@ BP_PROBE(AReserveIsItsOwnersAlone) {
   BP_PROBE_CHECK(add_heap_reserve(memory.subspan(8 * kMiB, 8 * kMiB), keeper));
   retire_boot_heap();
   test::StderrCapture capture;
-  { const HeapOwnerScope scope(keeper); }  // the thread's heap of that owner
+  { const HeapOwnerScope scope(keeper); }  // creates the thread's heap of that owner
   BlockList hoard;
   {
     const HeapOwnerScope scope(greedy);
@@ -102,7 +102,7 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
     BP_PROBE_CHECK(count * kBlock > kLimit / 2 && count * kBlock <= kLimit);
     BP_PROBE_CHECK(allocate(9 * kMiB) == nullptr);  // a huge block counts as well
   }
-  // A size that no owner could have is not refused by the limit.
+  // A size that no heap could serve is not refused because of the limit.
   volatile size_t absurd = SIZE_MAX / 2 + 1;
   BP_PROBE_CHECK(allocate(absurd) == nullptr);
   const HeapOwnerUse use = heap_owner_use(greedy);
@@ -116,10 +116,10 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
                  std::string::npos);
   BP_PROBE_CHECK(said.find(" of its limit of 16 MiB; free memory, or raise bytes in its "
                            "[[limit]]") != std::string::npos);
-  // Nobody else notices.
+  // Other owners are not affected.
   BlockList others;
   BP_PROBE_CHECK(others.add(24 * kMiB));
-  // The owner may take again as much as it frees.
+  // The owner can take as much again as it frees.
   hoard.free_all();
   const HeapOwnerScope scope(greedy);
   BP_PROBE_CHECK(hoard.add(9 * kMiB));
@@ -130,7 +130,7 @@ BP_PROBE(LimitNearAGrownPage) {
   boot_heap(64 * kMiB);
   constexpr uint64_t kLimit = kMiB;
   const HeapOwner owner = owner_with_limit("heap:small", kLimit);
-  std::thread([owner] {  // it has a segment of its own, with room
+  std::thread([owner] {  // it has its own segment, with free space
     const HeapOwnerScope scope(owner);
     const auto held_bytes = [owner] { return heap_owner_use(owner).used_bytes; };
     BlockList blocks;
@@ -157,7 +157,7 @@ BP_PROBE(LimitHoldsForAllThreads) {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  // Memory that ended threads left behind is also the owner's.
+  // Memory that ended threads left behind still counts for the owner.
   const uint64_t used = heap_owner_use(owner).used_bytes;
   BP_PROBE_CHECK(used <= 16 * kMiB && used > 12 * kMiB);
   for (BlockList& list : lists) list.free_all();
@@ -180,7 +180,7 @@ BP_PROBE(ChargeFollowsTheOwnerWhoeverFrees) {
     const HeapOwnerScope inner(second);
     BP_PROBE_CHECK(heap_owner_use(first).used_bytes >= 1000 * kBlock);
     BP_PROBE_CHECK(heap_owner_use(second).used_bytes == 0);
-    blocks.free_all();  // within the second's scope
+    blocks.free_all();  // in the second owner's scope
     BP_PROBE_CHECK(heap_owner_use(first).used_bytes < 1000 * kBlock);
     blocks.add(kBlock);
   }
@@ -198,7 +198,7 @@ BP_PROBE(ChildEntersAnOwner) {
     std::free(allocate(100));
   });
   BP_PROBE_CHECK(ended.exit_code == 0);
-  // The heap's records are shared, and must be as they were.
+  // The child shares the heap's records, and must not change them.
   BP_PROBE_CHECK(bytes_in_blocks() == used_bytes);
 }
 
@@ -212,7 +212,7 @@ BP_PROBE(ReserveIsTheRuntimes) {
     const HeapOwnerScope scope(kRuntimeOwner);
     for (int i = 0; i < 1000; ++i) BP_PROBE_CHECK(mine.add(1000));
     BP_PROBE_CHECK(mine.add(2 * kMiB));
-    BP_PROBE_CHECK(allocate(kHeapReserveBytes) == nullptr);  // it ends, too
+    BP_PROBE_CHECK(allocate(kHeapReserveBytes) == nullptr);  // the reserve is limited, too
   }
   BP_PROBE_CHECK(allocate(16) == nullptr);
 }
@@ -237,8 +237,8 @@ BP_PROBE(LowMemoryCanBeShed) {
   while (cache.calls == 0) BP_PROBE_CHECK(load.add(kMiB));
   BP_PROBE_CHECK(heap_free_bytes() < 16 * kMiB && heap_free_bytes() >= 8 * kMiB);
   for (int i = 0; i < 4; ++i) BP_PROBE_CHECK(load.add(kMiB));
-  BP_PROBE_CHECK(cache.calls == 1);  // told once
-  // Only the memory that the second call frees lets this request be met.
+  BP_PROBE_CHECK(cache.calls == 1);  // called once
+  // This request succeeds only with the memory that the second call frees.
   BP_PROBE_CHECK(load.add(16 * kMiB));
   BP_PROBE_CHECK(cache.calls >= 2);
   set_low_memory_handler(0, nullptr, nullptr);

@@ -24,7 +24,7 @@ using bedplate::test::BlockList;
 
 TEST_GROUP(HeapReport){};
 
-// The figures that mallinfo2 has, as the others tell them.
+// mallinfo, malloc_stats and malloc_info report the same numbers as mallinfo2.
 BP_PROBE(HeapTellsOfItself) {
   constexpr size_t kHeapBytes = 64 * kMiB - kMetadataZoneBytes;
   const struct mallinfo2 before = mallinfo2();
@@ -55,7 +55,7 @@ BP_PROBE(HeapTellsOfItself) {
   BP_PROBE_CHECK(told.find(line) != std::string::npos);
   BP_PROBE_CHECK(told.find("in use bytes     = ") != std::string::npos);
 
-  std::free(one);  // among others that stay: its size has a free place
+  std::free(one);  // its neighbours stay, so that its size has a free block
   static char text[16384];
   std::FILE* stream = fmemopen(text, sizeof text, "w");
   BP_PROBE_CHECK(stream != nullptr);

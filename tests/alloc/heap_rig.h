@@ -14,8 +14,8 @@
 
 namespace bedplate::test {
 
-// A heap segment of so many bytes, of which the first `reserve_bytes` are the reserve. Segment 0
-// gives nothing new from then on.
+// Creates a heap segment of `bytes`, of which the first `reserve_bytes` are the reserve. From then
+// on, segment 0 gives out no new memory.
 inline Segment& boot_heap(uint64_t bytes, uint64_t reserve_bytes = 0) {
   auto heap = process_pool().create_segment("heap", bytes, PageSize::k4KiB, 1);
   BP_PROBE_CHECK(heap.ok());
@@ -27,7 +27,7 @@ inline Segment& boot_heap(uint64_t bytes, uint64_t reserve_bytes = 0) {
   return *heap.value();
 }
 
-// A request for the whole heap: a thread that is refused looks for everything that is free.
+// Requests the whole heap: a thread that is refused searches all heaps for free memory.
 inline void find_all_that_is_free() {
   volatile size_t everything = heap_block_bytes_max();
   std::free(allocate(everything));

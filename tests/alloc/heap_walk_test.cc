@@ -1,4 +1,4 @@
-// The walk through the heap: its findings, and that it may run while other threads allocate.
+// Walks through the heap: their results, alone and while other threads allocate.
 #include "alloc/heap_walk.h"
 
 #include <atomic>
@@ -20,7 +20,7 @@ using bedplate::test::boot_heap;
 
 namespace {
 
-// The class that blocks of `bytes` belong to; large blocks are the last.
+// The size class of blocks of `bytes`. The last class has the large blocks.
 HeapClassUse class_of(uint64_t bytes) {
   const HeapWalk walk = walk_heap();
   for (size_t i = 0; i < walk.class_count; ++i) {
@@ -91,7 +91,7 @@ BP_PROBE(WalkWhileOthersAllocate) {
   }
   is_over = true;
   for (std::thread& thread : threads) thread.join();
-  // Changing under its eyes, but never nonsense.
+  // The heap changes during a walk, but the sums stay plausible.
   BP_PROBE_CHECK(most > 0 && most < 2 * 64 * kMiB);
 }
 

@@ -1,5 +1,5 @@
-// Which memory malloc hands out: the sixteen cells, what switches off, and the process as a whole
-// (alloc/ordinary_memory.h).
+// The choice of malloc's memory: the sixteen combinations of both settings, the variables that
+// switch the pool off, and whole processes (alloc/ordinary_memory.h).
 #include "alloc/interception_decision.h"
 
 #include <algorithm>
@@ -61,8 +61,8 @@ std::string explained(const InterceptionDecision& decision) {
 
 bool lies_in_pool(const void* block) { return in_pool_range(block); }
 
-// Uses the heap as a tool does: every size, growing; from several threads, of which the first alone
-// takes the largest, whose pages cost most of the time.
+// Uses the heap as a tool does: blocks of all sizes up to `bytes_max`, and blocks that grow. Only
+// the first thread takes the largest sizes, whose pages take most of the time.
 void use_heap(bool in_pool, size_t bytes_max) {
   const auto work = [in_pool](size_t largest) {
     test::BlockList list;
@@ -92,7 +92,7 @@ BP_PROBE(HeapIsOrdinary) {
   BP_PROBE_CHECK(process_pool().segment_count() == 0);
   use_heap(false, 64 * kMiB);
   BP_PROBE_CHECK(process_pool().segment_count() == 0);
-  // The pool can be had all the same, explicitly, and its memory does not go to malloc.
+  // The program can still create the pool explicitly; malloc does not use the pool's memory.
   auto created = process_pool().create_segment("heap", 8 * kMiB, PageSize::k4KiB, 1);
   BP_PROBE_CHECK(created.ok());
   BP_PROBE_CHECK(add_heap_memory(created.value()->memory()));
@@ -106,7 +106,7 @@ BP_PROBE(HeapIsInThePool) {
   use_heap(true, 64 * kKiB);
 }
 
-// A forked child has the ordinary heap for itself.
+// A forked child has its own copy of the ordinary heap.
 BP_PROBE(OrdinaryHeapIsCopiedOnFork) {
   auto* const word = static_cast<int*>(allocate(sizeof(int)));
   *word = 1;
@@ -128,7 +128,7 @@ TEST_GROUP(InterceptionDecision){void setup() override{question_count = 0;
 ;
 
 TEST(InterceptionDecision, SixteenCells) {
-  // As the documentation draws it: rows leave_pinned, columns leave_pinned_pipeline.
+  // As in docs/allocator.md: rows are leave_pinned, columns are leave_pinned_pipeline.
   const char* const expected[4] = {
       "yes yes yes yes",
       "yes no  no  no ",
@@ -228,7 +228,7 @@ TEST(InterceptionDecision, KnowsTheDevicesThatBypassTheKernel) {
   const std::filesystem::path root(directory);
   const Fd root_fd(open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC));
   CHECK(!bypass_device_is_present_below(root_fd.number()));
-  // The drivers alone are no devices.
+  // Drivers without devices do not count.
   for (const char* path : {"sys/class/infiniband", "sys/class/uio", "dev/vfio/vfio"}) {
     std::filesystem::create_directories(root / path);
   }

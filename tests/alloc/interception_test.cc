@@ -1,5 +1,4 @@
-// Promise 1, first half: whatever malloc and its family (alloc/memory_calls.cc) hand out lies in
-// the pool.
+// Promise 1, first half: malloc and its family (alloc/memory_calls.cc) hand out pool memory only.
 #include "alloc/interception.h"
 
 #include <algorithm>
@@ -37,7 +36,7 @@ using bedplate::test::Seed;
 
 namespace {
 
-// Taken before main.
+// Allocated before main.
 const std::unique_ptr<void, void (*)(void*)> early_block(allocate(100),
                                                          [](void* block) { std::free(block); });
 
@@ -51,7 +50,7 @@ bool lies_in_pool(const void* block, size_t bytes) {
   return in_pool_range(block) && process_pool().contains(block, bytes);
 }
 
-// A way to get a block of at least `bytes`.
+// A function that allocates a block of at least `bytes`.
 struct Way {
   const char* name;
   void* (*get)(size_t bytes);
@@ -175,7 +174,7 @@ TEST(Interception, AlignmentIsHonouredUpToTwoMiB) {
   }
 }
 
-// mimalloc 2.0.9 as it is gives misaligned blocks here: its sources are mended.
+// Unchanged, mimalloc 2.0.9 gives misaligned blocks here; Bedplate adjusts its sources.
 TEST(Interception, PosixMemalignOfSmallPowersOfTwoIsAligned) {
   BP_SKIP_UNDER_SANITIZER();
   constexpr int kBlockCount = 1000;
@@ -218,7 +217,7 @@ TEST(Interception, AlignmentsThatAreNoneAreRefused) {
   LONGS_EQUAL(EINVAL, errno);
 }
 
-// As with glibc.
+// glibc does the same.
 TEST(Interception, MemalignTakesTheNextPowerOfTwo) {
   BP_SKIP_UNDER_SANITIZER();
   for (const size_t alignment : {size_t{0}, size_t{3}, size_t{100}, size_t{5000}}) {
@@ -266,7 +265,7 @@ TEST(Interception, ZeroBytesAreABlockOfTheirOwn) {
 BP_PROBE(ReallocToNothing) {
   volatile size_t none = 0;
   errno = 0;
-  for (int i = 0; i < 200'000; ++i) {  // 20 MB, of a heap of 16 MiB
+  for (int i = 0; i < 200'000; ++i) {  // 20 MB; the heap has 16 MiB
     void* block = allocate(100);
     BP_PROBE_CHECK(block != nullptr);
     BP_PROBE_CHECK(i % 2 == 0 ? keep(std::realloc(block, none)) == nullptr
@@ -346,7 +345,7 @@ TEST(Interception, DebugBuildsCheckEveryPointer) {
 }
 
 #if BP_DEBUG
-// In a fresh process: in a forked one pointers are not the pool's.
+// In a fresh process: in a forked child, pointers need not lie in the pool.
 BP_PROBE(HandsOutAPointerOutsideThePool) {
   static int outside = 0;
   handed_out(&outside);
@@ -364,8 +363,8 @@ TEST(Interception, PointerOutsideThePoolWouldStopADebugBuild) {
   CHECK(handed_out(nullptr) == nullptr);
 }
 
-// Several threads, all ways, blocks that change hands and are freed by others: each stays in the
-// pool, aligned, zeroed where promised, and keeps what was written.
+// Several threads use all allocation functions, and exchange blocks, which other threads free. Each
+// block lies in the pool, is aligned as requested, and keeps what was written.
 namespace {
 
 struct Block {
@@ -376,7 +375,7 @@ struct Block {
 
 class Exchange {
  public:
-  // Puts `block` in and takes another out, which may be none.
+  // Stores `block`, and returns the block that was there, which may be empty.
   Block swap(size_t index, const Block& block) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return std::exchange(blocks_[index % std::size(blocks_)], block);
@@ -387,7 +386,7 @@ class Exchange {
   Block blocks_[32];
 };
 
-// Returns what went wrong, or nullptr.
+// Frees `block`. Returns the fault that was found, or nullptr.
 const char* give_back(const Block& block) {
   if (block.address == nullptr) return nullptr;
   const bool is_whole = is_filled(block.address, block.bytes, block.seed);

@@ -1,4 +1,4 @@
-// A KeyedCache with its memory, for tests and fuzzers, and a set operation as its users write it.
+// A KeyedCache with its memory, for tests and fuzzers.
 #pragma once
 
 #include <memory>

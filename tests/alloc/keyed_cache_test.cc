@@ -1,4 +1,4 @@
-// Items found by their keys: the index, the gap that evicts, versions, expiry, pins.
+// KeyedCache: finding items by key, eviction, versions, expiry, and pinned items.
 #include <map>
 #include <optional>
 #include <random>
@@ -110,7 +110,7 @@ TEST(KeyedCache, AFlushTakesWhatIsThereAtItsTime) {
   LONGS_EQUAL(1, counters.items.read());
 }
 
-// Its writer may have pinned it before.
+// A writer may have pinned the item before the flush.
 TEST(KeyedCache, WhatIsLinkedAgainAfterAFlushIsCountedAgain) {
   CHECK(set("a", "value"));
   CacheItem* item = cache.find("a");
@@ -153,8 +153,8 @@ TEST(KeyedCache, EvictsWhatWasNotAskedFor) {
   CHECK(counters.bytes.read() > cache.memory_bytes() * 7 / 8);
 }
 
-// Counts the items that were evicted, or had expired, when their room was wanted; and those of them
-// that nobody had read.
+// The counters of items that were evicted, or had expired, when their memory was needed, and of
+// such items that were never read.
 TEST(KeyedCache, CountsWhatNobodyHasRead) {
   const uint64_t soon_ns = cache.now_ns() + 1;
   for (int i = 0; i < 20; ++i) {
@@ -170,7 +170,7 @@ TEST(KeyedCache, CountsWhatNobodyHasRead) {
   for (int i = 0; i < 3000; ++i) {
     CacheItem* filler = make("filler" + std::to_string(i), 100);
     CHECK(filler != nullptr);
-    cache.release(*filler);  // never linked: it is neither
+    cache.release(*filler);  // never linked: counts as neither
   }
   LONGS_EQUAL(0, counters.evictions.read());
   LONGS_EQUAL(20, counters.reclaimed.read());
@@ -201,7 +201,7 @@ TEST(KeyedCache, PinnedItemsStayWhereTheyAre) {
   cache.release(*item);
 }
 
-// A dead item that is pinned is no reason to spare all that live.
+// Live items are evicted although a dead item is pinned.
 TEST(KeyedCache, EvictsBesideWhatIsDeadAndPinned) {
   for (int i = 0; i < 12; ++i) CHECK(set(std::to_string(i), std::string(5000, 'x')));
   CacheItem* pinned[] = {cache.find("5"), cache.find("11")};
@@ -256,7 +256,7 @@ TEST(KeyedCache, IsWhatAMapIs) {
         break;
       }
       default:
-        // Evicted or the latest, but nothing else.
+        // The item is evicted, or has the latest value.
         if (const auto seen = value_of(key)) CHECK_TEXT(model.at(key) == *seen, seed.text());
         break;
     }

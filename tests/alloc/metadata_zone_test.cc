@@ -1,4 +1,4 @@
-// The zone itself, in processes of their own: mimalloc lives from the one of the test program.
+// The metadata zone, in separate processes: mimalloc uses the zone of the test program.
 #include "alloc/metadata_zone.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kRecordBytes = 4 * kKiB;
 
-// In sanitizer builds nobody else makes the zone.
+// In sanitizer builds no other code makes the zone.
 void have_zone() {
   if (!test::kIsSanitized) return;
   metadata_zone_create(process_pool().carve(boot_segment(), "metadata", kMetadataZoneBytes));
@@ -61,7 +61,7 @@ BP_PROBE(ZoneUsesRecordsOfTheSameSizeAgain) {
   BP_PROBE_CHECK(metadata_zone_map(7) == small);
   BP_PROBE_CHECK(is_all(small, kRecordBytes, 0) && is_all(large, 3 * kRecordBytes, 0));
   BP_PROBE_CHECK(metadata_zone_used_bytes() == used);
-  void* other = metadata_zone_map(2 * kRecordBytes);  // neither split nor merged
+  void* other = metadata_zone_map(2 * kRecordBytes);  // records are neither split nor merged
   BP_PROBE_CHECK(other != small && other != large);
 }
 
@@ -102,7 +102,7 @@ BP_PROBE(ZoneServesSeveralThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// The model: each piece is zeroed, overlaps nothing, and keeps what was written.
+// The model: each record is zeroed, overlaps no other, and keeps what was written.
 BP_PROBE(ZoneAgreesWithASimpleModel) {
   have_zone();
   struct Held {

@@ -1,5 +1,5 @@
-// new and delete, and the one exception that Bedplate throws. This file alone of the tests is
-// compiled with exceptions (scripts/mk/flags.mk).
+// new and delete, and the exception that they throw. Compiled with exceptions
+// (scripts/mk/flags.mk).
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ using bedplate::test::keep;
 
 namespace {
 
-// More than there is; hidden from the compiler, which would refuse it.
+// More than the heap has. volatile, since the compiler would refuse the constant.
 volatile size_t too_many_bytes = kTiB;
 
 int handler_calls = 0;
@@ -179,7 +179,7 @@ TEST(OperatorNew, HandlerIsCalledUntilThereIsNone) {
 
 TEST(OperatorNew, HandlerThatFreesMemoryLetsItSucceed) {
   BP_SKIP_UNDER_SANITIZER();
-  constexpr size_t kBytes = 160 * kMiB;  // of 256: there is no room for two
+  constexpr size_t kBytes = 160 * kMiB;  // of 256 MiB: two do not fit
   spare_block = keep(::operator new(kBytes));
   std::set_new_handler(&ask_for_what_is_there);
   void* block = keep(::operator new(kBytes));
@@ -202,11 +202,11 @@ TEST(OperatorNew, HandlerMayThrowSomethingElse) {
 }
 
 BP_PROBE(ThrowWithAnExhaustedHeap) {
-  // The exception itself needs memory: the C++ library keeps some for it.
+  // The exception itself needs memory, which the C++ library has reserved.
   test::BlockList blocks;
   blocks.add_all(64 * kKiB);
   blocks.add_all(kKiB);
-  blocks.add_all(64);  // also of pages that somebody had before, and has left half empty
+  blocks.add_all(64);  // also from pages that earlier code left half empty
   blocks.add_all(16);
   BP_PROBE_CHECK(throws_bad_alloc([] { return ::operator new(64 * kKiB); }));
   BP_PROBE_CHECK(throws_bad_alloc([] { return ::operator new(64); }));

@@ -23,7 +23,7 @@ struct alignas(512) Wide {
   char bytes[1024];
 };
 
-// More than there is; hidden from the compiler, which would refuse it.
+// More than the heap has. volatile, since the compiler would refuse the constant.
 volatile size_t too_many_bytes = kTiB;
 
 template <typename Exception, typename Body>

@@ -1,5 +1,5 @@
-// A signal handler that blocks, in a thread that it has interrupted in the midst of malloc: others
-// are refused memory meanwhile, and neither wait for it nor touch the thread's heaps.
+// A signal handler blocks in a thread that it interrupted within malloc. Other threads, whose
+// requests are refused meanwhile, neither wait for the thread nor touch its heaps.
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -31,7 +31,7 @@ constexpr int kSignal = SIGUSR1;
 std::atomic<bool> is_in_handler{false};
 int release_pipe[2];
 
-// Blocks until the test lets it go, by what POSIX allows a handler.
+// Blocks until the test releases it. Calls only functions that POSIX allows in handlers.
 void block_in_handler(int) {
   is_in_handler.store(true);
   char byte;
@@ -47,7 +47,7 @@ void install_handler(int flags) {
   BP_PROBE_CHECK(sigaction(kSignal, &action, nullptr) == 0);
 }
 
-// Interrupts `thread` wherever it is, has `meanwhile` done, and lets it go on.
+// Interrupts `thread` at any instruction, calls `meanwhile`, and releases the thread.
 template <typename Meanwhile>
 void hold_in_handler(pthread_t thread, Meanwhile&& meanwhile) {
   is_in_handler.store(false);
@@ -57,13 +57,13 @@ void hold_in_handler(pthread_t thread, Meanwhile&& meanwhile) {
   BP_PROBE_CHECK(write(release_pipe[1], "", 1) == 1);
 }
 
-// It looks for memory everywhere.
+// Makes a request that is refused after a search of all heaps.
 void be_refused() {
   volatile size_t everything = heap_block_bytes_max();
   BP_PROBE_CHECK(allocate(everything) == nullptr);
 }
 
-// Blocks of many sizes, each full of its own byte, taken and freed for ever.
+// Takes and frees blocks of many sizes, each marked with a byte, until `must_end`.
 void use_heap(const std::atomic<bool>& must_end) {
   struct Block {
     unsigned char* memory = nullptr;
@@ -84,13 +84,14 @@ void use_heap(const std::atomic<bool>& must_end) {
     block.fill = static_cast<unsigned char>(i);
     block.memory = static_cast<unsigned char*>(keep(std::malloc(block.bytes)));
     BP_PROBE_CHECK(block.memory != nullptr);
-    // Only the ends: most of the time passes in malloc and free.
+    // Only the block's ends, so that most of the time passes in malloc and free.
     block.memory[0] = block.memory[block.bytes - 1] = block.fill;
   }
   for (const Block& block : blocks) std::free(block.memory);
 }
 
-// Sleeps with memory that can be taken back: looking at it takes time, with the list's lock held.
+// Sleeps with memory that other threads can take back. They search it with the list's lock held,
+// which takes time.
 void sleep_with_memory(const std::atomic<bool>& must_end) {
   std::vector<void*> kept;
   for (int i = 0; i < 100; ++i) kept.push_back(allocate(1000));
@@ -111,7 +112,7 @@ BP_PROBE(HandlerInARefusal) {
   for (int round = 0; round < 40; ++round) {
     hold_in_handler(refused.native_handle(), [] {
       be_refused();
-      std::thread([] { std::free(allocate(100)); }).join();  // comes and goes
+      std::thread([] { std::free(allocate(100)); }).join();  // another thread begins and ends
     });
   }
   must_end.store(true);
@@ -126,7 +127,7 @@ void interrupt_malloc(int flags) {
   for (int round = 0; round < 400; ++round) {
     hold_in_handler(victim.native_handle(), [] {
       be_refused();
-      // Others use the memory that was taken from the victim: more than this thread has itself.
+      // Takes more memory than this thread has, so that memory taken from the victim would be used.
       BlockList blocks;
       for (size_t i = 0; i < 20'000; ++i) BP_PROBE_CHECK(blocks.add(8 + i % 400));
     });

@@ -1,4 +1,5 @@
-// The proof of what malloc does: that it is right where all is well, and that it sees each fault.
+// The proof of malloc's support level: its result for the pool's malloc, and its failure for other
+// mallocs and for a full heap.
 #include "alloc/support_level.h"
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// The memory that idle threads keep, and how it is taken from them.
+// Memory that idle threads withhold, and how other threads take it.
 #include "alloc/thread_heaps.h"
 
 #include <atomic>
@@ -32,7 +32,7 @@ namespace {
 
 constexpr size_t kBlock = 40'000;
 
-// A thread that does one thing, then sleeps until it is told to end.
+// A thread that runs `work`, sleeps until the destructor wakes it, and runs `at_end`.
 class Sleeper {
  public:
   template <typename Work, typename AtEnd>
@@ -87,11 +87,11 @@ BP_PROBE(IdleThreadWithholdsNothing) {
             for (size_t i = 0; i < 4 * kMiB / bytes; ++i) freed_behind_its_back.add(bytes);
             kept.add(bytes);
           }
-          BlockList own;  // and empty pages that it keeps for later
+          BlockList own;  // and empty pages that the thread holds for later
           for (size_t bytes = 8; bytes < 100'000; bytes += bytes / 2) own.add(bytes);
         },
         [&] {
-          // Its heap was emptied while it slept: it can free its blocks, and take new ones.
+          // Its heap was emptied while the thread slept. It can free its blocks, and take new ones.
           kept.free_all();
           BlockList again;
           could_go_on = again.add_all(kBlock) > 100;
@@ -106,7 +106,7 @@ BP_PROBE(IdleThreadWithholdsNothing) {
 }
 
 // The sleeper's blocks of two owners lie in one of mimalloc's segments. Another thread reaches the
-// first owner's limit, and takes the memory that the sleeper has of that owner.
+// first owner's limit, and takes the memory that the sleeper withholds from that owner.
 BP_PROBE(SleeperOfTwoOwners) {
   boot_heap(64 * kMiB);
   const HeapOwner limited = heap_owner("heap:limited").take();
@@ -123,7 +123,7 @@ BP_PROBE(SleeperOfTwoOwners) {
           }
         },
         [&] {
-          std::free(allocate(24));  // its heaps are its own again
+          std::free(allocate(24));  // takes its heaps back
           of_limited.free_all();
           const HeapOwnerScope scope(limited);
           for (int i = 0; i < 100; ++i) BP_PROBE_CHECK(of_limited.add(kBlock));
@@ -136,11 +136,11 @@ BP_PROBE(SleeperOfTwoOwners) {
     hoard.add_all(kBlock);
     BP_PROBE_CHECK(heap_owner_use(limited).refused_count > 0);
   }
-  find_all_that_is_free();  // also what this thread's other heaps keep
+  find_all_that_is_free();  // also in this thread's other heaps
   BP_PROBE_CHECK(heap_owner_use(limited).used_bytes == 0);
 }
 
-// Memory that could never be had is not looked for: no thread's heaps are emptied for it.
+// A request that no heap could serve starts no search: no thread's heaps are emptied for it.
 BP_PROBE(AbsurdRequestsCollectNothing) {
   boot_heap(64 * kMiB, kHeapReserveBytes);
   const HeapOwner owner = heap_owner("heap:idle").take();
@@ -169,7 +169,7 @@ BP_PROBE(HugeBlockFreedByAnotherThread) {
   std::thread owner([&] {
     block = allocate(40 * kMiB);
     while (!is_over) {
-    }  // awake, and not interested
+    }  // awake, without calls of malloc or free
   });
   while (block == nullptr) sched_yield();
   std::free(block);
@@ -202,9 +202,9 @@ BP_PROBE(ThreadWakesAtAnyMoment) {
       ++rounds;
     }
   });
-  BlockList held;  // so that nobody ever gets the whole
+  BlockList held;  // so that no request gets the whole heap
   BP_PROBE_CHECK(held.add(5 * kMiB));
-  // Its words are taken away and given back, its heaps emptied, at any instruction.
+  // At any instruction, the thread's words are reset and restored, and its heaps are emptied.
   while (rounds < kRounds) find_all_that_is_free();
   busy.join();
   held.free_all();

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Leaves out each adjustment of mimalloc (scripts/mimalloc_adjustments.sh), and expects its named
-test to fail; with all adjustments the tests pass.
+"""Leaves out each adjustment of mimalloc (scripts/mimalloc_adjustments.sh) in turn, and expects the
+test that is named there to fail. With all adjustments the test must pass.
 
     /usr/bin/python3 tests/alloc/without_adjustments.py
 
@@ -33,11 +33,12 @@ def make_without(name):
     shutil.rmtree(os.path.join(ROOT, folder), ignore_errors=True)
     subprocess.run([os.path.join(ROOT, "scripts/mimalloc.sh"), f"{folder}/mimalloc"], cwd=ROOT,
                    check=True, env={**os.environ, "WITHOUT": name})
-    # Links to the release build's files: those that are made anew are removed, not written into.
+    # Hard links to the release build's files. Files that are rebuilt are removed first, so that
+    # make does not write into the release build.
     subprocess.run(["cp", "-al", "build/release", f"{folder}/release"], cwd=ROOT, check=True)
     for path in MADE_ANEW:
         os.remove(os.path.join(ROOT, folder, "release", path))
-    # Without warnings: what an adjustment alone calls is not called without it.
+    # Without warnings: functions that only the adjustment calls are unused.
     made = subprocess.run(
         ["make", "--no-print-directory", "MODE=release", "DOZENS=1", "WARNINGS=-w",
          f"BUILD={folder}/release",
@@ -53,7 +54,7 @@ def run_test(program, test):
 
 
 def problem_of(name, test):
-    """Why leaving `name` out shows nothing; None: it does what it is for."""
+    """The reason why `test` does not show the need for the adjustment `name`; None: it does."""
     program, made = make_without(name)
     if test.startswith("a static_assert in "):
         if made.returncode == 0 or "static assertion failed" not in made.stdout:
