@@ -1,4 +1,4 @@
-// Answers or forbids one system call instead of the kernel: a call that would end the machine,
+// Answers or forbids one system call in place of the kernel: for a call that would end the machine,
 // needs a missing device, or is forbidden by a seccomp profile. This is permanent, so use a
 // separate process (death_test.h).
 #pragma once
@@ -20,7 +20,7 @@ namespace bedplate::test {
 using Answer = long (*)(const uint64_t* arguments);
 inline constinit Answer answer_of_call = nullptr;
 
-// Filters the call `number` with `otherwise`, a SECCOMP_RET_*. False: the kernel has refused.
+// Filters the call `number` with `otherwise`, a SECCOMP_RET_*. Returns false if the kernel refuses.
 inline bool filter_call(uint32_t number, uint32_t otherwise) {
   sock_filter steps[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -33,13 +33,14 @@ inline bool filter_call(uint32_t number, uint32_t otherwise) {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// From now on the call `number` fails with `error_number`, in this thread and those that it starts.
+// From now on the call `number` fails with `error_number`, in this thread and in threads that it
+// starts.
 inline bool forbid_call(uint32_t number, int error_number) {
   return filter_call(number, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error_number));
 }
 
-// From now on `answer` takes the place of the call `number`, in this thread and those that it
-// starts. False: the kernel has refused.
+// From now on `answer` replaces the call `number`, in this thread and in threads that it starts.
+// Returns false if the kernel refuses.
 inline bool answer_calls(uint32_t number, Answer answer) {
   answer_of_call = answer;
   struct sigaction action = {};

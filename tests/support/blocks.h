@@ -1,4 +1,4 @@
-// Blocks of the heap for tests: hidden from the optimiser, and chained without any container.
+// Blocks of the heap for tests: hidden from the optimiser, and linked without a container.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace bedplate::test {
 
-// The compiler knows malloc and drops a block that nobody uses: this uses it.
+// Makes a block count as used: the compiler removes calls of malloc whose block is unused.
 inline void* keep(void* block) noexcept {
   asm volatile("" : "+r"(block) : : "memory");
   return block;
@@ -20,8 +20,8 @@ inline bool is_aligned(const void* block, size_t alignment) noexcept {
   return reinterpret_cast<uintptr_t>(block) % alignment == 0;
 }
 
-// Blocks from malloc in a list that lies in the blocks themselves: works when the heap is
-// exhausted. Gives them back at its end.
+// Blocks from malloc in a list that lies in the blocks themselves, so that it works when the heap
+// is exhausted. The destructor frees them.
 class BlockList {
  public:
   BlockList() = default;
@@ -38,7 +38,7 @@ class BlockList {
     ++count_;
     return true;
   }
-  // Until malloc says no. Returns how many blocks there are now.
+  // Adds blocks until malloc fails. Returns the number of blocks in the list.
   size_t add_all(size_t bytes) noexcept {
     while (add(bytes)) {
     }

@@ -1,5 +1,5 @@
-// A forked process whose private memory others copy. It has memory of its own at an address that
-// the test knows, and takes orders from the test.
+// A forked process whose private memory other processes copy. The test knows the memory's address,
+// and sends commands to the process.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,7 @@
 
 namespace bedplate::test {
 
-// The value of byte `index` of the memory, in the state that `seed` stands for.
+// The value of byte `index` of memory that was filled with `seed`.
 constexpr std::byte pattern(uint64_t index, uint64_t seed) noexcept {
   return static_cast<std::byte>((index + seed) * 0x9e3779b97f4a7c15u >> 56);
 }
@@ -32,11 +32,11 @@ class CopyPeer {
  public:
   static constexpr uint64_t kBytes = (4u << 20) + (16u << 10);
 
-  // In the peer: what a command gets. The peer ends with the process of the test.
+  // The argument of a command, in the peer. The peer ends when the test's process ends.
   struct Inside {
     SingleCopy* copy = nullptr;
-    std::byte* memory = nullptr;  // kBytes of pattern(index, 1), of small pages
-    SingleCopyCard card;          // these two go to the test after each command
+    std::byte* memory = nullptr;  // kBytes of pattern(index, 1), in small pages
+    SingleCopyCard card;          // `card` and `range` go to the test after each command
     ExposedRange range;
   };
   using Command = void (*)(Inside&);
@@ -50,7 +50,7 @@ class CopyPeer {
     Fd inner(ends[1]);
     socket_ = Fd(ends[0]);
     const pid_t child = fork();
-    if (child == 0) {  // *this may lie in the heap, which is shared: no member is written here
+    if (child == 0) {  // *this may lie in the heap, which is shared: the child writes no member
       close(socket_.number());
       serve(inner.number(), kind, prepare, memory_);
     }
@@ -74,7 +74,7 @@ class CopyPeer {
     receive();
   }
 
-  // Kills it and waits until its pidfd says so; still a zombie if not `reaped`.
+  // Kills the peer, and waits until its pidfd reports the end. It stays a zombie if not `reaped`.
   void end(bool reaped = true) {
     if (pid_ == 0) return;
     kill(pid_, SIGKILL);

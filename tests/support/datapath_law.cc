@@ -34,17 +34,17 @@ void AllocationWatch::end() noexcept {}
 
 }  // namespace bedplate::test
 
-// 1 while the thread is watched, else 0. The traps look at it, and so does the kernel: these are
-// its SYSCALL_DISPATCH_FILTER_BLOCK and _ALLOW.
+// 1 while the thread is watched, else 0. The traps and the kernel read it: 1 and 0 are the kernel's
+// SYSCALL_DISPATCH_FILTER_BLOCK and _ALLOW.
 extern "C" {
 __thread volatile char bedplate_is_watched = 0;
-// True if the call is to be made. `argument`: its first.
+// Whether the call is to be made. `argument`: the call's first argument.
 bool bedplate_trapped(const char* name, const void* argument) noexcept;
 }
 
-// The trap for calls of NAME. While the thread is watched, it asks bedplate_trapped first; then it
-// jumps to the real function, or returns nullptr if the answer was false. It leaves the arguments,
-// in registers and on the stack, as they are, so it fits any function.
+// The trap for calls of NAME. While the thread is watched, the trap first calls bedplate_trapped.
+// Then it jumps to the real function, or returns nullptr if the answer was false. It changes no
+// argument in registers or on the stack, so it fits any function.
 #define BP_TRAP(name)                                \
   asm(".text\n"                                      \
       ".globl __wrap_" #name "\n"                    \
@@ -68,7 +68,7 @@ bool bedplate_trapped(const char* name, const void* argument) noexcept;
 #include "tests/support/datapath_law_names.inc"  // NOLINT: code
 #undef BP_TRAP
 
-// Keeps all registers that may hold arguments. %r11 has the name, and then the answer.
+// Preserves all registers that may hold arguments. %r11 holds the name, and then the answer.
 asm(R"(
 .text
 .type bedplate_tell_trapped, @function
@@ -126,7 +126,7 @@ namespace bedplate::test {
 namespace {
 
 constexpr int kUserDispatch = 2;  // SYS_USER_DISPATCH of <asm-generic/siginfo.h>
-// Not more than so many in a watch are told, so that a loop of them is no flood.
+// The most breaches that a watch reports, so that a loop of breaches does not flood the log.
 constexpr uint32_t kToldMax = 5;
 
 struct Watched {
@@ -186,7 +186,7 @@ const char* name_of(long number) noexcept {
   return "unistd_64.h has its name";
 }
 
-// True if /proc's name of the descriptor's file begins with `begin`.
+// Whether /proc's name of the descriptor's file begins with `begin`.
 bool is_file_of(int fd, const char* begin) noexcept {
   char path[64];
   char target[128] = {};
@@ -199,7 +199,7 @@ bool has_permit(Permit one) noexcept {
   return (static_cast<uint32_t>(watched.permit) & static_cast<uint32_t>(one)) != 0;
 }
 
-// True for a poll of one pidfd, without a wait, which asks if its process has ended.
+// Whether the call polls one pidfd without waiting, to check whether its process has ended.
 bool looks_at_a_pidfd(const long* arguments) noexcept {
   const auto* looked_at = reinterpret_cast<const pollfd*>(arguments[0]);
   return arguments[1] == 1 && static_cast<int>(arguments[2]) == 0 &&
@@ -248,7 +248,8 @@ long make_system_call(long number, const long* arguments) noexcept {
   return result;
 }
 
-// A child's stack would be this handler's.
+// Whether the call makes a process. Such calls are refused: the child would run on the handler's
+// stack.
 bool makes_a_process(long number) noexcept {
   return number == SYS_clone || number == SYS_clone3 || number == SYS_fork || number == SYS_vfork;
 }
@@ -272,7 +273,8 @@ void see_system_call(int, siginfo_t* info, void* context) noexcept {
   bedplate_is_watched = 1;
 }
 
-// The kernel's way of it; it tells where the end of a handler lies, of which no header speaks.
+// The kernel's form of struct sigaction. `restorer` is the address of the code that ends a handler,
+// which no header declares.
 struct KernelAction {
   void (*handler)(int) = nullptr;
   unsigned long flags = 0;
@@ -280,8 +282,8 @@ struct KernelAction {
   uint64_t mask = 0;
 };
 
-// The end of a handler is a system call, too (sigreturn): that one is let through, by where it is.
-// [__restore_rt of glibc: two instructions]
+// A handler ends with a system call, too (sigreturn). The kernel lets this call pass because of its
+// address. [__restore_rt of glibc: two instructions]
 constexpr unsigned long kRestorerBytes = 16;
 
 bool set_dispatch(bool is_on) noexcept {

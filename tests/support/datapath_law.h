@@ -18,18 +18,19 @@
 
 namespace bedplate::test {
 
-// Which system calls are lawful besides those that wake: futex(2) as FUTEX_WAKE, and of an eventfd
-// write(2), which rings it, and read(2), which makes it quiet again after a sleep.
+// The system calls that are lawful besides those that wake a thread. These are always lawful:
+// futex(2) as FUTEX_WAKE, write(2) to an eventfd, which rings it, and read(2) from an eventfd,
+// which resets it after a sleep.
 enum class Permit : uint32_t {
   kWaking = 0,
-  kRing = 1 << 0,       // io_uring_enter(2): once for a batch, where the loop has a ring
-  kEpoll = 1 << 1,      // epoll_wait(2), where it has none
-  kStreams = 1 << 2,    // recvmsg(2), sendmsg(2): by the stream sockets of such a loop
+  kRing = 1 << 0,       // io_uring_enter(2): once for a batch, if the loop has a ring
+  kEpoll = 1 << 1,      // epoll_wait(2), if the loop has no ring
+  kStreams = 1 << 2,    // recvmsg(2), sendmsg(2): by stream sockets of a loop without a ring
   kDatagrams = 1 << 3,  // recvmmsg(2), sendmmsg(2)
-  // recvmsg(2) from the queue of errors, and getsockopt(2) of SO_ERROR: a datagram socket learns
-  // the errors of earlier datagrams by them.
+  // recvmsg(2) from the queue of errors, and getsockopt(2) of SO_ERROR: they report errors of
+  // earlier datagrams.
   kDatagramErrors = 1 << 4,
-  kWatches = 1 << 5,  // epoll_ctl(2): a descriptor is watched from now on, or no more
+  kWatches = 1 << 5,  // epoll_ctl(2): starts or stops watching a descriptor
   // process_vm_readv(2), process_vm_writev(2), and poll(2) of a pidfd that does not wait.
   kSingleCopy = 1 << 6,
   kLibrary = 1 << 7,  // pthread_once(3): with it a library checks that it was initialised
@@ -40,18 +41,19 @@ constexpr Permit operator|(Permit one, Permit other) noexcept {
   return static_cast<Permit>(static_cast<uint32_t>(one) | static_cast<uint32_t>(other));
 }
 
-// Why nothing can be watched here; nullptr: it can.
+// The reason why nothing can be watched here, or nullptr.
 const char* why_no_law() noexcept;
 
-// From its making until its end, of the thread that makes it. One at a time in a thread.
-// No check of CppUTest's may fail meanwhile: it leaves by longjmp, and nothing would end the watch.
+// Watches the thread that creates it, until end(). A thread has one watch at a time.
+// No check of CppUTest may fail meanwhile: it leaves by longjmp, and nothing would end the watch.
 class LawWatch {
  public:
   explicit LawWatch(Permit permit = Permit::kWaking) noexcept;
   LawWatch(const LawWatch&) = delete;
   LawWatch& operator=(const LawWatch&) = delete;
   ~LawWatch() { end(); }
-  // Returns the number of breaches, also if it has ended before. Threads: its own.
+  // Ends the watch. Returns the number of breaches, also if the watch has ended before. Threads:
+  // the watched one.
   uint32_t end() noexcept;
 
  private:
@@ -59,7 +61,7 @@ class LawWatch {
   uint32_t breach_count_ = 0;
 };
 
-// How often `body` breaks the law.
+// The number of breaches in `body`.
 template <typename Body>
 uint32_t breaches_in(Body&& body, Permit permit = Permit::kWaking) {
   LawWatch watch(permit);
@@ -67,15 +69,15 @@ uint32_t breaches_in(Body&& body, Permit permit = Permit::kWaking) {
   return watch.end();
 }
 
-// Counts the blocks that calls of malloc and free take and give back, and refuses one: the one with
-// the number `refused_index`, from 0. Requires: no sanitizer, and no LawWatch. Threads: one.
+// Counts the blocks that malloc gives out and free takes back. Refuses the call of malloc with the
+// number `refused_index`, from 0. Requires: no sanitizer, and no LawWatch. Threads: one.
 class AllocationWatch {
  public:
   static constexpr uint64_t kNone = UINT64_MAX;
   explicit AllocationWatch(uint64_t refused_index = kNone) noexcept
       : refused_index_(refused_index) {}
 
-  // No check of CppUTest's may fail in `body`.
+  // No check of CppUTest may fail in `body`.
   template <typename Body>
   auto in(Body&& body) {
     struct Scope {
@@ -88,7 +90,7 @@ class AllocationWatch {
   bool has_refused() const noexcept { return allocation_count_ > refused_index_; }
   int64_t held_count() const noexcept { return held_count_; }
 
-  // For the trap alone. Returns whether the call is to be made.
+  // Only for the trap. Returns whether the call is to be made.
   bool look_at(const char* name, const void* argument) noexcept;
 
  private:

@@ -1,4 +1,5 @@
-// The law's watch itself: each kind of breach is seen, by name and place, and nothing else is.
+// The watch of the data path's law: it reports each kind of breach with its name and its callers,
+// and reports nothing else.
 #include "tests/support/datapath_law.h"
 
 #include <atomic>
@@ -49,7 +50,7 @@ struct alignas(64) Line {
 TEST_GROUP(DatapathLaw) {
   std::string told;
 
-  // How often `body` breaks the law; what is said of it goes to `told`.
+  // Returns the number of breaches in `body`. The reports go to `told`.
   template <typename Body>
   uint32_t seen(Body && body, Permit permit = Permit::kWaking) {
     StderrCapture capture;
@@ -57,7 +58,7 @@ TEST_GROUP(DatapathLaw) {
     told = capture.finish();
     return count;
   }
-  // `body` is seen once, under this name, with the calls that led there.
+  // Checks that `body` has `count` breaches, reported with this name and their callers.
   template <typename Body>
   void catches(const char* name, Body&& body, uint32_t count = 1) {
     LONGS_EQUAL_TEXT(count, seen(body), name);
@@ -127,7 +128,7 @@ TEST(DatapathLaw, CatchesLocks) {
 TEST(DatapathLaw, CatchesTheLogAlsoOfLevelsThatAreNotWritten) {
   BP_SKIP_WITHOUT_LAW();
   catches("bedplate::log_line", [] { BP_LOG_DEBUG("nobody sees number %d", 7); });
-  // The line itself, unharmed by the trap, and the system calls that write it.
+  // The trap does not damage the line. The system calls that write the line are breaches, too.
   CHECK(seen([] { BP_LOG_WARNING("%d and %.1f", 7, 2.5); }) > 1);
   CHECK_TEXT(told.find("warning: 7 and 2.5\n") != std::string::npos, told.c_str());
 }
@@ -146,9 +147,9 @@ TEST(DatapathLaw, CatchesSystemCallsAndLeavesTheirOutcome) {
   });
   LONGS_EQUAL(-1, descriptor);
   LONGS_EQUAL(ENOENT, error);
-  // From within assembly as well, as liburing makes them.
+  // Direct system calls, too, as liburing makes them.
   catches("(membarrier)", [] { syscall(SYS_membarrier, 0, 0, 0); });
-  // The handler's way back is no breach, nor does it end the watch.
+  // The handler's return is no breach, and does not end the watch.
   catches(
       "(sched_yield)", [] { sched_yield(), sched_yield(), sched_yield(); }, 3);
 }
@@ -215,7 +216,7 @@ TEST(DatapathLaw, LetsThroughWhatEachPermitNamesAndNoMore) {
       {Permit::kSingleCopy, [] { syscall(SYS_process_vm_readv, 0, nullptr, 0, nullptr, 0, 0); }},
       {Permit::kSingleCopy, [] { syscall(SYS_process_vm_writev, 0, nullptr, 0, nullptr, 0, 0); }},
       {Permit::kSingleCopy, [&] { look_at(self.number(), 0); }},
-      {Permit::kWaking, [&] { look_at(self.number(), 1); }},  // it waits
+      {Permit::kWaking, [&] { look_at(self.number(), 1); }},  // this poll waits
       {Permit::kWaking, [&] { look_at(event.number(), 0); }},
   };
   constexpr Permit kEach[] = {Permit::kRing,           Permit::kEpoll,   Permit::kStreams,
@@ -265,10 +266,10 @@ TEST(DatapathLaw, EndsWithItsWatch) {
   sched_yield();
   std::free(allocate(10));
   LONGS_EQUAL(1, watch.end());
-  LONGS_EQUAL(1, breaches_in([] { sched_yield(); }));  // each counts its own
+  LONGS_EQUAL(1, breaches_in([] { sched_yield(); }));  // each watch has its own count
 }
 
-// So that a loop which breaks it a million times is no flood of lines.
+// A loop with a million breaches does not flood the log.
 TEST(DatapathLaw, CountsAllAndTellsSome) {
   BP_SKIP_WITHOUT_LAW();
   LONGS_EQUAL(1000, seen([] {

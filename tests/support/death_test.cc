@@ -21,19 +21,19 @@
 namespace bedplate::test {
 namespace {
 
-// The size of the pipe that is a child's standard error. All lines that it logs without a pause
-// must fit: before Linux 6.4, if it has no /proc to open the pipe again, each line takes a page
-// (standard_error.h).
+// The size of the pipe that is a child's standard error. All lines that the child logs without a
+// pause must fit: before Linux 6.4, if the child has no /proc to open the pipe again, each line
+// takes a page (standard_error.h).
 constexpr int kPipeBytes = 1 << 20;
 
-constexpr uint64_t kChildPatienceNs = 2 * kPatienceNs;  // it waits for things itself
+constexpr uint64_t kChildPatienceNs = 2 * kPatienceNs;  // the child itself may wait for kPatienceNs
 constexpr int kFailedCode = 3;
 constexpr int kSkippedCode = 77;
 constexpr int kNoSuchProbeCode = 4;
 
 constinit const Probe* first_probe = nullptr;
 
-// Reads until the other end is closed, keeps what fits. Returns false when patience ran out.
+// Reads until the other end is closed, and stores the text that fits. Returns false on a timeout.
 bool read_all(int fd, Ended* ended) {
   const uint64_t until = monotonic_ns() + kChildPatienceNs;
   size_t kept = 0;
@@ -100,10 +100,10 @@ Probe::Probe(const char* probe_name, void (*probe_function)()) noexcept
 }
 
 Ended run_fresh(const char* name, const std::vector<std::string>& variables) {
-  // All that exec needs is built here: the child has nothing to do but that.
+  // The arguments of exec are built here, so that the child only calls exec.
   std::vector<const char*> environment;
   for (const std::string& variable : variables) environment.push_back(variable.c_str());
-  environment.push_back("BEDPLATE_BOOT_BYTES=16 MiB");  // getenv finds the first of a name
+  environment.push_back("BEDPLATE_BOOT_BYTES=16 MiB");  // getenv finds a name's first value
   for (char** variable = environ; *variable != nullptr; ++variable) {
     environment.push_back(*variable);
   }

@@ -5,8 +5,8 @@
 // but not write it, starts no threads, and runs only the code under test. It may allocate and free:
 // it has a small heap of its own (alloc/child_heap.h), and its frees of the parent's blocks do
 // nothing. run_fresh() starts a new instance of the test program and runs one probe in it without
-// restrictions, as its pool and its heap are its own. Both return the child's exit and its text on
-// standard error.
+// restrictions, since the instance has its own pool and heap. Both return the child's exit and its
+// text on standard error.
 #pragma once
 
 #include <string>
@@ -19,10 +19,10 @@
 namespace bedplate::test {
 
 struct Ended {
-  int exit_code = -1;  // -1: it was ended by a signal
+  int exit_code = -1;  // -1: a signal ended it
   int signal = 0;
-  bool timed_out = false;  // it was still there after two minutes, and was killed
-  char text[8192] = {};    // the beginning of what it wrote to standard error
+  bool timed_out = false;  // it still ran after four minutes, and was killed
+  char text[8192] = {};    // the beginning of its standard error
 
   bool said(std::string_view words) const noexcept {
     return std::string_view(text).find(words) != std::string_view::npos;
@@ -44,8 +44,8 @@ int exit_code_of(Steps steps) {
   return run_forked([&] { _exit(steps()); }).exit_code;
 }
 
-// A function that runs in a process of its own. It passes when it returns. Each makes itself known
-// before main; BP_PROBE defines one.
+// A function that runs in a separate process, and passes when it returns. Probes register
+// themselves before main; BP_PROBE defines one.
 class Probe {
  public:
   Probe(const char* name, void (*function)()) noexcept;
@@ -55,7 +55,7 @@ class Probe {
   const Probe* const next;
 };
 
-// Starts this program anew with `variables` ("NAME=value") set and runs the probe `name` in it.
+// Starts a new instance of this program with `variables` ("NAME=value") and runs the probe `name`.
 // Segment 0 has 16 MiB there, unless a variable says otherwise.
 Ended run_fresh(const char* name, const std::vector<std::string>& variables = {});
 
@@ -66,7 +66,7 @@ Ended run_fresh(const char* name, const std::vector<std::string>& variables = {}
 [[noreturn]] void probe_failed(const char* file, int line, const char* what) noexcept;
 [[noreturn]] void probe_skipped(const char* reason) noexcept;
 
-// Fails the test unless the probe passed; hands its skip on to the test.
+// Fails the test if the probe failed, and skips the test if the probe was skipped.
 void check_probe(const Ended& ended, const char* name, const char* file, size_t line);
 
 // Fails the test unless the child ended in abort(), with `words` on standard error.

@@ -38,7 +38,7 @@ class FakeDevice final : public Device {
   std::vector<Region> regions;
   int registrations = 0;
   int deregistrations = 0;
-  bool is_same = false;  // what was deregistered, as what was registered
+  bool is_same = false;  // the deregistered regions equal the registered ones
   const KeyTable* table = nullptr;
   Key key_at_deregistration = 0;
 };

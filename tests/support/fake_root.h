@@ -1,4 +1,4 @@
-// A directory as a machine's root: a test defines its files of /proc and /sys.
+// A directory that stands in for a machine's root: a test writes its files of /proc and /sys.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace bedplate::test {
 
-// Made at its beginning, removed with all that is in it at its end.
+// The constructor creates the directory, and the destructor removes it with its files.
 class FakeRoot {
  public:
   FakeRoot() : path_(mkdtemp(template_)) {}

@@ -8,7 +8,7 @@
 
 namespace bedplate::test {
 
-// Cheap: an emulated machine takes its time for each word.
+// Cheap, since an emulated machine is slow.
 inline uint64_t filled_word(uint32_t number, uint64_t at) noexcept {
   return (uint64_t{number} << 32 | at) * 0x9e37'79b9'7f4a'7c15;
 }

@@ -1,4 +1,4 @@
-// Hugepages for the duration of a test: reserved through /sys and returned at its end.
+// Hugepages for the duration of a test: reserved through /sys, and returned by the destructor.
 #pragma once
 
 #include <cinttypes>
@@ -8,8 +8,8 @@
 
 namespace bedplate::test {
 
-// Makes `page_count` more pages of 2 MiB than there were. Needs root; where it has no success,
-// are_there() says whether as many are free anyway.
+// Reserves `page_count` more pages of 2 MiB, which needs root. are_there(): whether that many pages
+// are free, also if the reservation has failed.
 class LentHugepages {
  public:
   explicit LentHugepages(uint64_t page_count) noexcept : page_count_(page_count) {

@@ -8,8 +8,8 @@
 
 namespace bedplate::test {
 
-// `sought` lies elsewhere, as a static array does. Leave out the secret's beginning: free may have
-// overwritten it.
+// `sought` must lie outside the pool, as a static array does. Leave out the secret's beginning:
+// free may have overwritten it.
 inline bool is_in_heap(std::string_view sought) {
   const PinnedPool& pool = process_pool();
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {

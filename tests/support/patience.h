@@ -13,7 +13,7 @@ namespace bedplate::test {
 
 inline constexpr uint64_t kPatienceNs = 120 * kNsPerSecond;
 
-// Waits until `condition` holds. Returns whether it came to that.
+// Waits until `condition` holds, kPatienceNs at most. Returns whether it holds.
 template <typename Condition>
 bool eventually(Condition&& condition) {
   const uint64_t end_ns = monotonic_ns() + kPatienceNs;
@@ -24,7 +24,8 @@ bool eventually(Condition&& condition) {
   return true;
 }
 
-// Waits until there is something to read from `fd`, or its other end is closed.
+// Waits until `fd` has data to read or its other end is closed, kPatienceNs at most. Returns
+// whether it has.
 inline bool has_input(int fd) noexcept {
   pollfd wanted = {fd, POLLIN, 0};
   return poll(&wanted, 1, static_cast<int>(kPatienceNs / kNsPerMs)) == 1;

@@ -1,4 +1,4 @@
-// A pool for tests, beside that of the process.
+// A pool for tests, separate from the pool of the process.
 //
 // PinnedPool deliberately has no function that gives memory back. The fixture unmaps its segments
 // itself, so that each test begins with the same empty range. A sealed pool cannot be unmapped:
@@ -13,7 +13,7 @@
 
 namespace bedplate::test {
 
-// Beyond the pool's range; under ThreadSanitizer, which leaves nothing there, before it.
+// Behind the pool's range. ThreadSanitizer leaves no addresses there: before the range.
 #ifdef BP_THREAD_SANITIZER
 inline constexpr uintptr_t kTestPoolBase = 0x7e80'0000'0000;
 #else
@@ -21,8 +21,8 @@ inline constexpr uintptr_t kTestPoolBase = kPoolBase + kPoolSpanBytes;
 #endif
 static_assert(kTestPoolBase % kRegionBytes == 0);
 
-// Inside the pool's range, far behind the segments of the process: for what exists for addresses in
-// the range only.
+// Inside the pool's range, far behind the segments of the process: for code that accepts only
+// addresses in the range.
 inline constexpr uintptr_t kTestPoolBaseInRange = kPoolBase + 200 * kRegionBytes;
 
 class TestPool {

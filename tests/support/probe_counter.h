@@ -22,9 +22,9 @@
 
 namespace bedplate::test {
 
-// A member of the test's group, in a std::optional: a test that fails leaves its body without
-// destroying what lies there, and the breakpoints would stay.
-// Threads: the test's alone comes to the probe. One at a time.
+// Make it a member of the test's group, in a std::optional: a failed test leaves its body without
+// calling destructors, and the breakpoints would stay.
+// Threads: only the test's thread may reach the probe. One object at a time.
 class ProbeCounter {
  public:
   explicit ProbeCounter(std::string_view name) {
@@ -51,13 +51,13 @@ class ProbeCounter {
     sites().shrink_to_fit();
     sigaction(SIGTRAP, &before_, nullptr);
   }
-  // Since the last time.
+  // The hits since the last call.
   uint32_t taken() noexcept { return hits().exchange(0); }
 
  private:
   static constexpr uint8_t kNop = 0x90;
   static constexpr uint8_t kBreakpoint = 0xcc;
-  // The addresses in a note of systemtap's: the probe, the expected .stapsdt.base, a semaphore.
+  // The addresses in a note of SystemTap: the probe, the expected .stapsdt.base, a semaphore.
   struct Place {
     uint64_t site;
     uint64_t base;

@@ -1,4 +1,4 @@
-// Receives all progress reports of long work, including short work.
+// Receives all progress reports, also of short work.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class ProgressNews final : public ProgressListener {
     texts.emplace_back(text);
     patiences_ns.push_back(patience_ns);
   }
-  // How many of its texts begin so, and have `words`.
+  // The number of texts that begin with `begin` and contain `words`.
   size_t count_of(const std::string& begin, const std::string& words = "") const {
     size_t count = 0;
     for (const std::string& text : texts) {

@@ -14,7 +14,7 @@ namespace bedplate::test {
 
 class RefusingPort {
  public:
-  // `type`: SOCK_STREAM: nobody listens. SOCK_DGRAM: nothing is taken, but what it sends itself.
+  // `type`: SOCK_STREAM: nobody listens. SOCK_DGRAM: the socket takes only datagrams from itself.
   explicit RefusingPort(int type) : fd_(socket(AF_INET, type | SOCK_CLOEXEC, 0)) {
     address_.sin_family = AF_INET;
     address_.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

@@ -16,10 +16,10 @@
 
 namespace bedplate::test {
 
-// Why the running test was skipped; empty when it was not. The runner empties it before each test.
+// The reason why the running test was skipped, or empty. The runner clears it before each test.
 inline std::string skip_reason;
 
-// Marks the running test as skipped. Use BP_SKIP, which leaves the test as well.
+// Marks the running test as skipped. Use BP_SKIP, which also leaves the test.
 inline void skip_this_test(const char* reason) { skip_reason = reason; }
 
 inline constexpr bool kIsSanitized = BP_SANITIZED;
@@ -32,10 +32,10 @@ inline constexpr bool kIsSanitized = BP_SANITIZED;
     return;                                   \
   } while (0)
 
-// Sanitizers have their own malloc: a test of the pool's heap has nothing to look at there.
+// Sanitizers have their own malloc, so a test of the pool's heap has nothing to test there.
 #define BP_SKIP_UNDER_SANITIZER() \
   if (::bedplate::test::kIsSanitized) BP_SKIP("malloc is the sanitizer's in this build")
 
-// They also answer mlock themselves, and lock nothing.
+// Sanitizers also replace mlock, and lock nothing.
 #define BP_SKIP_WITHOUT_MLOCK() \
   if (::bedplate::test::kIsSanitized) BP_SKIP("mlock does nothing in this build")

@@ -1,7 +1,7 @@
 // A soft RoCE device on the loopback interface, and the kernel's counts of its resources.
 //
 // If the kernel has no RDMA (most build machines), tests skip; the guest has the modules
-// (tests/guest). Sends the netlink messages of `rdma link add` and `rdma resource show` by hand.
+// (tests/guest). This file sends the netlink messages of `rdma link add` and `rdma resource show`.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ class RdmaNetlink {
   void add(uint16_t type, const char* text) { add(type, text, std::strlen(text) + 1); }
 
   // Calls `attribute(type, data, bytes)` for each attribute of each answer, also of nested ones.
-  // Returns whether the kernel took it.
+  // Returns whether the kernel accepted the request.
   template <typename Function>
   bool ask(Function attribute) {
     Fd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA));
@@ -82,8 +82,7 @@ class RdmaNetlink {
   alignas(8) char request_[1024] = {};
 };
 
-// Makes `device` on `interface`, unless it can be used already. Returns false where the kernel
-// cannot.
+// Makes `device` on `interface`. Returns whether the kernel has made it and it can be used.
 inline bool make_soft_roce(const char* device, const char* interface) {
   RdmaNetlink request(RDMA_NLDEV_CMD_NEWLINK, NLM_F_ACK);
   request.add(RDMA_NLDEV_ATTR_DEV_NAME, device);
@@ -92,13 +91,13 @@ inline bool make_soft_roce(const char* device, const char* interface) {
   return request.ask([](uint16_t, const char*, size_t) {}) && choose_verbs_port(device, 0).ok();
 }
 
-// True if there is a device; makes rxe0 on `interface` if there is no other.
+// Whether there is a device. Makes rxe0 on `interface` if there is none.
 inline bool has_verbs_device(const char* interface = "lo") {
   return choose_verbs_port("", 0).ok() || make_soft_roce("rxe0", interface);
 }
 
-// The number of objects of a kind ("mr", "qp", "cq") that the kernel keeps for the first device, or
-// another, as `rdma resource show` prints it.
+// The number of objects of a kind ("mr", "qp", "cq") that the kernel holds for a device, as
+// `rdma resource show` prints it.
 inline uint64_t kernel_resource_count(const char* kind, uint32_t device_index = 0) {
   RdmaNetlink request(RDMA_NLDEV_CMD_RES_GET, 0);
   request.add(RDMA_NLDEV_ATTR_DEV_INDEX, &device_index, sizeof device_index);
@@ -113,7 +112,7 @@ inline uint64_t kernel_resource_count(const char* kind, uint32_t device_index = 
   return count;
 }
 
-// Takes an interface, and with it its device, down or up. Returns false where it is not allowed.
+// Sets an interface, and with it its device, up or down. Returns false if that is not allowed.
 inline bool set_interface(const char* name, bool is_up) {
   const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request = {};
@@ -125,7 +124,7 @@ inline bool set_interface(const char* name, bool is_up) {
 }
 inline bool set_loopback(bool is_up) { return set_interface("lo", is_up); }
 
-// Sets the MTU of lo; packets of its device are as large as fits. Returns false where it may not.
+// Sets the MTU of lo, which limits the packets of its device. Returns false if that is not allowed.
 inline bool set_loopback_mtu(int bytes) {
   const Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   ifreq request = {};
@@ -134,8 +133,8 @@ inline bool set_loopback_mtu(int bytes) {
   return ioctl(fd.number(), SIOCSIFMTU, &request) == 0;
 }
 
-// The RDMA connection manager does not know lo: it wants an Ethernet interface, which the module
-// dummy has made.
+// The RDMA connection manager does not support lo: it needs an Ethernet interface, which the module
+// dummy provides.
 inline constexpr char kManagedDevice[] = "rxe1";
 inline constexpr char kManagedInterface[] = "dummy0";
 inline constexpr char kManagedAddress[] = "10.77.0.1";
@@ -156,16 +155,16 @@ inline bool has_managed_device() {
          make_soft_roce(kManagedDevice, kManagedInterface);
 }
 
-// Tests of connections run over sockets, or with BEDPLATE_VERBS_CONNECT=rdma_cm in the environment
-// over the connection manager, which then has to be there.
+// Tests of connections use sockets. With BEDPLATE_VERBS_CONNECT=rdma_cm in the environment they use
+// the connection manager, which must then exist.
 inline constexpr char kConnectVariable[] = "BEDPLATE_VERBS_CONNECT";
 inline bool is_by_manager() {
   const char* way = std::getenv(kConnectVariable);
   return way != nullptr && std::strcmp(way, "rdma_cm") == 0;
 }
 
-// A test that needed the managed device ends with this: other tests take the first usable device,
-// would get this one, and count on lo.
+// Call this at the end of a test that needs the managed device: other tests rely on lo, but take
+// the first usable device, which would be the managed one.
 inline void rest_managed_device() {
   if (is_by_manager() || !choose_verbs_port(kManagedDevice, 0).ok()) return;
   set_interface(kManagedInterface, false);

@@ -29,7 +29,7 @@ class StderrCapture {
     return all;
   }
 
-  // Ends it. Returns all that was written.
+  // Ends the capture. Returns all text that was written.
   std::string finish() {
     restore();
     return text();

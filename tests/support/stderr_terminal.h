@@ -17,7 +17,7 @@ namespace bedplate::test {
 
 class StderrTerminal {
  public:
-  // `kind`: what TERM says of it.
+  // `kind`: the value of TERM.
   explicit StderrTerminal(unsigned short columns, const char* kind = "xterm")
       : before_(dup(STDERR_FILENO)) {
     int reader = -1;
@@ -40,7 +40,7 @@ class StderrTerminal {
     size.ws_col = columns;
     ioctl(reader_.number(), TIOCSWINSZ, &size);
   }
-  // All that was written since the last time. A terminal has it at once.
+  // All text that was written since the last call. A terminal has it at once.
   std::string take() {
     std::string text;
     char part[4096];

@@ -10,7 +10,7 @@
 
 #include "CppUTest/TestHarness.h"
 
-// CppUTest's groups have their functions inside; Unity's stand behind them. TEST is the same.
+// CppUTest's setup functions lie in the group, Unity's follow it. TEST is the same for both.
 #undef TEST_GROUP
 #undef TEST_SETUP
 #define TEST_GROUP(group)                                   \
