@@ -1,8 +1,8 @@
-// Fuzz target of the control socket's lines: any bytes, whole and in pieces, must be answered
-// alike, each answer must be JSON-RPC, and the counters must add up; also where a shard is late.
+// Fuzz target of the control socket's lines: any bytes must get the same answers whole and in
+// parts, each answer must be JSON-RPC, and the counters must add up, also if a shard is late.
 //
-// The lowest bit of the first byte says whether shards are late, the others how the rest is cut.
-// The build and how long it runs: `make fuzz-run`.
+// The lowest bit of the first byte chooses whether shards are late, the other bits the size of the
+// parts. `make fuzz-run` builds and runs this.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -20,7 +20,7 @@
 
 namespace bedplate {
 
-// The heap is the sanitizer's: nobody's, and nothing of it is given back.
+// Stubs: the heap is the sanitizer's, which has no owners and gives no pages back.
 constinit thread_local HeapOwner current_owner;
 HeapOwner enter_heap_owner(HeapOwner owner) noexcept { return owner; }
 void return_empty_pages() noexcept {}
@@ -33,7 +33,7 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// A shard, of which each run is a loop of its own: a loop runs once.
+// A shard. Each run() uses a new loop, since a loop runs only once.
 class Shard {
  public:
   Shard() { make(); }
@@ -134,7 +134,7 @@ Said answers_to(std::string_view input, size_t step, bool is_late) {
   return said;
 }
 
-// Each line is an answer with one result or error.
+// Checks that each line is an answer with one result or error.
 void look_at(const Said& said) {
   uint64_t results = 0;
   uint64_t errors = 0;

@@ -1,7 +1,6 @@
-// Fuzz target of HTTP requests: any bytes, whole and in pieces, must be read alike, and answered
-// alike by a session.
+// Fuzz target of HTTP requests: a session must answer any bytes alike, whole and in parts.
 //
-// The first byte says how the rest is cut. The build and how long it runs: `make fuzz-run`.
+// The first byte chooses the size of the parts. `make fuzz-run` builds and runs this.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +21,7 @@ void require(bool kept, const char* what) {
 
 const HttpSite& site() {
   static HttpCounters counters;
-  static CountersHeader header;  // of no counters
+  static CountersHeader header;  // without counters
   static HttpSite only;
   only.counters = &counters;
   only.view = CountersView(&header);
@@ -31,7 +30,7 @@ const HttpSite& site() {
   return only;
 }
 
-// The age of the appliance goes on between two answers. It has as many digits then.
+// Replaces the digits of the appliance's age, which may change between two answers.
 void hide_age(std::string* answers) {
   constexpr std::string_view kAge = "bedplate_appliance_uptime_seconds{} ";
   for (size_t at = 0; (at = answers->find(kAge, at)) != std::string::npos;) {

@@ -1,10 +1,10 @@
-// Fuzz target of kvd's protocol: any bytes, whole and in pieces, must be answered alike, unless
+// Fuzz target of kvd's protocol: any bytes must get the same answers whole and in parts, unless
 // items had to be evicted.
 //
-// The first byte chooses the memory (bit 0: small, so that items are evicted), the next two how the
-// rest is cut. A `\x01` stands for a value of some thousand bytes, so that short inputs fill the
-// memory. Answers are read by a second, simple reader: replies are whole lines, and values have the
-// length that they say. The build and how long it runs: `make fuzz-run`.
+// The first byte chooses the memory (bit 0: small, so that items are evicted), the next two choose
+// the size of the parts. A `\x01` stands for a set of 5000 bytes, so that short inputs fill the
+// memory. A second, simple reader checks the answers: replies are whole lines, and values have the
+// announced length. `make fuzz-run` builds and runs this.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +22,7 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// Checks that every line ends, and that a VALUE line is followed by as many bytes as it says.
+// Checks that every line ends, and that each VALUE line is followed by the announced bytes.
 void read_replies(std::string_view replies) {
   while (!replies.empty()) {
     const size_t end = replies.find("\r\n");
@@ -40,7 +40,7 @@ void read_replies(std::string_view replies) {
   }
 }
 
-// Returns the answer without the times of `stats`: a second may end between two answers.
+// Returns the answer without the times of `stats`, which may change between two answers.
 std::string timeless(std::string answer) {
   for (const std::string_view name : {"STAT uptime ", "STAT time "}) {
     for (size_t at = 0; (at = answer.find(name, at)) != answer.npos;) {
@@ -79,7 +79,7 @@ void fuzz(std::string_view input) {
     read_replies(said);
     const std::string answer = timeless(said);
     if (piece > text.size()) whole = answer;
-    // Evictions depend on which values are on their way to the client just then.
+    // Evictions depend on the values that are on their way to the client at that time.
     evictions += rig.counters.cache.evictions.read() + rig.counters.cache.reclaimed.read();
     require(answer == whole || evictions > 0, "pieces change nothing");
     require(rig.counters.cache.bytes.read() <= memory_bytes, "items take what was planned at most");

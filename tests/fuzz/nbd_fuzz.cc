@@ -1,11 +1,11 @@
-// Fuzz target of the NBD protocol: any bytes, judged by the slow reference of the tests.
+// Fuzz target of the NBD protocol: any bytes, compared with the slow reference of the tests.
 //
-// The first byte chooses what the rest is:
-//     even: a handshake. Byte 1: the exports (modulo 4); bytes 2 and 3: how it is cut into pieces;
-//           then the client's bytes; every way of cutting them must give the same result
-//     odd:  requests. Byte 1: bit 0 read-only, bit 1 structured replies; bytes 2 to 9: the volume's
-//           bytes; then request headers of 28 bytes, each judged by itself
-// The build and how long it runs: `make fuzz`.
+// The first byte chooses the kind of the rest:
+//     even: a handshake. Byte 1: the exports (modulo 4); bytes 2 and 3: the seed of the cuts; then
+//           the client's bytes. All cuts must give the same result.
+//     odd:  requests. Byte 1: bit 0 read-only, bit 1 structured replies, bit 2 block status; bytes
+//           2 to 9: the volume's bytes; then request headers of 28 bytes, each checked by itself.
+// `make fuzz-run` builds and runs this.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -28,7 +28,7 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// No export, one, two of which one's name begins the other's, or the most with the longest names.
+// No export; one; two, of which one name begins the other; or the most, with the longest names.
 std::span<const ExportInfo> exports_of(uint8_t choice) {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> result;

@@ -1,16 +1,16 @@
-// Fuzz target of the packet layer: any frames, socket calls and passing of time, in any order,
-// judged by the invariants and by the frames that are sent.
+// Fuzz target of the packet layer: any frames, socket calls and times, in any order. Checks the
+// invariants and the frames that are sent.
 //
-// The input is a row of steps, each a byte for its kind, a byte of its own, and what follows:
-//     0, 1  a frame comes: two bytes say how long, then its bytes; 1: with its checksums made right
-//     2     time passes: the byte squared, in ms
-//     3     a socket sends: to one of some addresses, 16 times the byte long; what it keeps, if any
-//     4     a socket joins, or leaves: one of some groups and sources
+// The input is a list of steps, each a byte for the kind (modulo 8), a byte for a value, and data:
+//     0, 1  receives a frame: two bytes for its length, then its bytes; 1: corrects its checksums
+//     2     time passes: the square of the value, in ms
+//     3     a socket sends a kept buffer if it has one, else 16 * value bytes, to one of its peers
+//     4     a socket joins or leaves one of some groups, of any source or of one
 //     5     a socket closes, or opens
-//     6     the port has room for so many frames; has buffers, or none
-//     7     kept buffers are released
-// Promises: no crash; the invariants hold after each step; each frame that is sent is one that the
-// parser takes; no buffer is lost; no due time is in the past.
+//     6     sets the port's space for frames, and whether it has buffers
+//     7     releases kept buffers
+// Promises: no crash; the invariants hold after each step; the parser accepts each frame that is
+// sent; no buffer is lost.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -42,7 +42,7 @@ class Judge final : public made_up::Port {
  public:
   uint32_t send(std::span<rte_mbuf*> frames) noexcept override {
     for (rte_mbuf* one : frames) {
-      // Parsed as IP from one mbuf: a frame's checksummed bytes may lie in several.
+      // Copied into one mbuf, since a frame's checksummed bytes may lie in several.
       rte_mbuf* copy = frame_of(made_up::bytes_of(one));
       PacketFilter filter;
       std::memcpy(&filter.mac, rte_pktmbuf_mtod(copy, uint8_t*), sizeof filter.mac);
@@ -64,7 +64,7 @@ class Judge final : public made_up::Port {
   made_up::Pool mirror_{1};
 };
 
-// Makes the sums of a frame right, where it has the headers for it.
+// Corrects the checksums of a frame, if it has the headers for them.
 void mend(Bytes& frame) {
   if (frame.size() < 34) return;
   const uint32_t type = frames::number(frame, 12, 2);
@@ -222,7 +222,7 @@ class Run {
       end.socket.close();
       return;
     }
-    kept_[index].clear();  // they go with the next open
+    kept_[index].clear();  // the next open replaces the buffers
     end.keeps = index < 2;
     constexpr const char* kLocals[kEndCount] = {"0.0.0.0:5004", "[::]:5004", "192.0.2.1:5005",
                                                 "[::]:5005"};

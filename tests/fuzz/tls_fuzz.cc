@@ -1,9 +1,9 @@
 // Fuzz target of TLS: a client's bytes are changed on their way to a session, or are no TLS at all.
 //
-// The first byte says which client it is and how the rest is cut; the others are edits of four
-// bytes (Edit), or the client's bytes. Each side counts up in place of random numbers, and the
-// clock stands still, so an input does the same each time. The build and how long it runs:
-// `make fuzz-run`.
+// The first byte chooses the client and the size of the parts. The other bytes are edits of four
+// bytes each (Edit), or the bytes of a client that sends garbage. Each side's random numbers are
+// fixed, and the clock stands still, so an input gives the same result each time. `make fuzz-run`
+// builds and runs this.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -25,7 +25,7 @@
 
 #include <openssl/rand.h>
 
-// The library asks it for certificates, and sends it.
+// A clock that stands still. The library checks certificates with it, and sends the time.
 extern "C" time_t time(time_t* now) noexcept {
   constexpr time_t kNow = 1'780'000'000;
   if (now != nullptr) *now = kNow;
@@ -34,7 +34,7 @@ extern "C" time_t time(time_t* now) noexcept {
 
 namespace bedplate {
 
-// There is no pool here.
+// Stubs: there is no pool here.
 Result<HeapOwner> heap_owner(const OwnerName&) noexcept { return HeapOwner{}; }
 HeapOwner enter_heap_owner(HeapOwner owner) noexcept { return owner; }
 
@@ -48,9 +48,9 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// One for each side, so that neither depends on how the other's work is cut.
+// The random numbers of one side, so that they do not depend on the parts of the other side's data.
 struct Numbers;
-Numbers* numbers = nullptr;  // of the side at work
+Numbers* numbers = nullptr;  // of the side that runs
 struct Numbers {
   explicit Numbers(uint64_t seed) : state(seed) { numbers = this; }
 
@@ -68,7 +68,7 @@ int next_bytes(unsigned char* bytes, int count) {
   return 1;
 }
 
-// All that the library draws.
+// Replaces the random numbers of the library.
 void set_random_numbers() {
   static const RAND_METHOD method = {.seed = nullptr,
                                      .bytes = &next_bytes,
@@ -111,12 +111,12 @@ Peers& peers() {
   return only;
 }
 
-// A change at a byte of the client's, counted from its first one.
+// A change at byte number `at` of all bytes of the client.
 struct Edit {
   enum class Kind { kFlip, kDrop, kRepeat, kClose };
   Kind kind;
   uint32_t at;
-  uint8_t value;  // the bits that are flipped; how many are dropped, or are there instead of one
+  uint8_t value;  // the bits to flip, the number of bytes to drop, or of further copies
 };
 
 std::vector<Edit> edits_of(std::span<const uint8_t> bytes) {
@@ -128,7 +128,7 @@ std::vector<Edit> edits_of(std::span<const uint8_t> bytes) {
   return edits;
 }
 
-// From the client to the session.
+// The bytes from the client to the session.
 class Wire {
  public:
   explicit Wire(std::span<const Edit> edits) : edits_(edits) {}
@@ -138,7 +138,7 @@ class Wire {
   }
   void close() { is_closed_ = true; }
 
-  // Brings at most `step` bytes of those under way; after the last, once, that there is no more.
+  // Delivers at most `step` bytes that are under way. After the last byte, reports the end once.
   bool bring(TlsSession& session, size_t step) {
     const auto room = session.input_room();
     if (room.empty()) return false;
@@ -188,7 +188,7 @@ struct Heard {
   bool operator==(const Heard&) const = default;
 };
 
-// All that has arrived.
+// Reads all that has arrived.
 void hear(TlsSession& session, Heard* heard) {
   if (!session.is_established()) {
     if (session.handshake() != Outcome::kDone) return;
@@ -204,15 +204,15 @@ void hear(TlsSession& session, Heard* heard) {
   }
 }
 
-// Clients of TLS 1.3; those whose names end with 12 are of TLS 1.2.
+// Clients use TLS 1.3, or TLS 1.2 if the name ends with 12.
 enum class Client {
   kGarbage,
   kSharedKey,
   kCertificate,
-  kNewKeys,  // changes its keys, and goes on to
+  kNewKeys,  // changes its keys, and continues
   kSharedKey12,
   kCertificate12,
-  kAnew12,  // would agree anew
+  kAnew12,  // tries to renegotiate
   kNewKeysForEver,
 };
 constexpr unsigned kClientCount = 8;
@@ -328,7 +328,7 @@ struct Conversation {
   Heard heard_;
   std::string answer_heard_;
   size_t answered_bytes_ = 0;
-  int last_ = SSL_ERROR_WANT_READ;  // what the client's handshake said
+  int last_ = SSL_ERROR_WANT_READ;  // the last result of the client's handshake
   bool has_spoken_ = false;
 };
 

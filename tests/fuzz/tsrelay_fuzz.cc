@@ -1,10 +1,11 @@
 // Fuzz target of the relay's input from strangers: datagrams of any content, RTP, transport
-// streams, FEC, and the order that is made of any numbers; and of the inspector of a stream whose
-// tables and clocks change in any way, against a model of what is on air.
+// streams, FEC, and the merge of any sequence numbers. Also of the inspector, compared with a model
+// of a stream (ts_air.h) whose tables and clocks change in any way.
 //
-// The input is a list of records: a byte for the kind, a byte for the length, then the bytes.
-// Checked: packets are delivered in order and never twice, every held packet is released, and each
-// part's invariants hold. The build and how long it runs: `make fuzz-run`.
+// The first byte chooses the inspector, or the window of the merge. For the merge, records follow:
+// a byte for the kind, a byte for the length, then the bytes. Checks that packets are delivered in
+// order and never twice, that every held packet is released, and that each part's invariants hold.
+// `make fuzz-run` builds and runs this.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +33,7 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// Chance that is taken from the input's bytes; 0 behind their end.
+// Random numbers that are taken from the input's bytes; 0 after the last byte.
 struct Said {
   std::span<const std::byte> rest;
 
