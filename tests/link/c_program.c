@@ -1,4 +1,4 @@
-/* Uses the pool through the C interface, and tells whose memory malloc and bp_alloc hand out.
+/* Uses the pool through the C interface, and prints whose memory malloc and bp_alloc hand out.
  *
  * tests/link/run.py compiles this as strict C99 and links it as docs/allocator.md says. */
 #include "apps/c_interface/bedplate.h"
@@ -13,7 +13,7 @@ static const char* place_of(const void* block, size_t bytes) {
   return bp_contains(block, bytes) ? "pool" : "own";
 }
 
-/* Grows, keeps its content, and is freed: "pool" when all of it went well. */
+/* A block grows, keeps its content, and is freed. Returns "pool", or what failed. */
 static const char* use_explicit_blocks(void) {
   char* text = bp_alloc(6);
   void* aligned = bp_alloc_aligned(4096, 100);
@@ -31,7 +31,7 @@ static const char* use_explicit_blocks(void) {
   return place;
 }
 
-/* The fault of the pool's memory: "ok" when nothing is. */
+/* The audit's findings in the pool's memory, or "ok". */
 static const char* audit(void) {
   static char text[512];
   bp_audit(text, sizeof text);

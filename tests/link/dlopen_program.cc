@@ -1,6 +1,6 @@
 // Opens a library that calls malloc and free, and passes blocks in both directions: each side frees
-// blocks of the other. Exits with 0 if all were in the memory that the first argument names ("pool"
-// or "own"); otherwise names those that were not.
+// blocks of the other. Exits with 0 if all blocks were in the memory that the first argument names
+// ("pool" or "own"); otherwise prints the checks that failed.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -58,7 +58,7 @@ void exchange_blocks(void* library) {
     check(is_where_it_belongs(block), "a block of the program's");
     library_free(block);
   }
-  // A free that goes astray would show as memory that stays used.
+  // A block that a wrong heap freed would stay in use.
   const uint64_t before = used_bytes();
   for (int round = 0; round < 200; ++round) {
     library_free(std::malloc(3 * kMiB));

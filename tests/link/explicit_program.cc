@@ -1,5 +1,5 @@
 // Uses the pool like C++ programs that keep their own malloc: pool_resource(), PoolAllocator and a
-// BufferPool. Prints the owner of the memory that these return, and of that of malloc and new.
+// BufferPool. Prints the owner of the memory that these, malloc and new return.
 //
 // tests/link/run.py links it as docs/allocator.md says. Each line is `what: value`.
 #include <cstdio>
@@ -20,7 +20,7 @@ using namespace bedplate;
 namespace {
 
 void tell(const char* what, const void* block, uint64_t bytes) {
-  // The compiler drops blocks that nobody looks at.
+  // The compiler would remove blocks that are not used.
   asm volatile("" : "+r"(block) : : "memory");
   const char* place = process_pool().contains(block, bytes) ? "pool" : "own";
   std::printf("%s: %s\n", what, block == nullptr ? "nothing" : place);
@@ -37,7 +37,7 @@ void tell_malloc_and_new(const std::string& when) {
 
 void tell_containers() {
   std::pmr::vector<std::pmr::string> words(100, pool_resource());
-  words[7].assign(1000, 'x');  // what an element holds comes from there as well
+  words[7].assign(1000, 'x');  // an element's memory comes from the resource, too
   tell("pool_resource", words.data(), 100 * sizeof words[0]);
   tell("pool_resource, inner", words[7].data(), 1000);
   std::vector<double, PoolAllocator<double>> samples(1'000'000, 0.5);

@@ -45,7 +45,7 @@ bool are_all(const std::vector<Block>& blocks, unsigned char byte) {
                      [byte](const Block& block) { return is_all(block, byte); });
 }
 
-// Blocks have every size, up to 8 MiB; every third is another block than before.
+// Fills blocks of many sizes, up to 8 MiB. Replaces every third block by a new one.
 void fill(std::vector<Block>& blocks, unsigned char byte) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     const size_t bytes = i == 0 ? 8 * kMiB : 16 + i * i % 60'000;
@@ -61,7 +61,7 @@ int code_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// The parent goes on under its child's eyes, and the child under its parent's.
+// Parent and child change the blocks in turn, and check that they do not see the other's changes.
 void tell_snapshot() {
   std::vector<Block> blocks(400);
   fill(blocks, 'A');
@@ -87,7 +87,7 @@ void tell_snapshot() {
   std::printf("child: %s\n", code == 0 ? "as it was" : code == 1 ? "torn" : "failed");
 }
 
-// One block, which both write: of a shared heap no more may be done.
+// Parent and child write one block: a child may do no more with a shared heap.
 void tell_sight() {
   auto* block = static_cast<char*>(bp_alloc(100));
   int ends[2];
@@ -107,7 +107,7 @@ void tell_sight() {
   std::printf("parent sees: %s\n", *block == 'B' ? "its own" : "its child's");
 }
 
-// Takes all that there is, gives it back, and can do so again; with a thread of its own.
+// Whether a new thread, and then this thread, can take the whole heap and free it.
 bool has_whole_heap() {
   const auto take_all = [] {
     std::vector<void*> taken;
@@ -127,7 +127,7 @@ bool has_whole_heap() {
   return take_all() > 10 && of_thread > 10;
 }
 
-// Threads of the parent's are in the midst of all that the heap does when it forks.
+// The parent forks while its threads are inside all kinds of heap functions.
 void tell_threads() {
   std::atomic<bool> must_stop{false};
   std::atomic<bool> is_good{true};
@@ -144,7 +144,7 @@ void tell_threads() {
           if (block.memory != nullptr && !is_all(block, byte)) is_good = false;
           random = random * 1664525 + 1013904223;
           take(block, 1 + (random >> 12) % 3000, byte);
-          // One thread frees what another takes.
+          // One thread frees what another has taken.
           auto* other = static_cast<unsigned char*>(bp_alloc(64));
           bp_free(passed[(random >> 8) % passed.size()].exchange(other));
         }
@@ -175,7 +175,7 @@ void tell_threads() {
   std::printf("children: %d\nparent: %s\n", code, is_good ? "as it left it" : "changed");
 }
 
-// Children that go on, and one that calls exec.
+// Children that go on after the fork, and one that calls exec.
 void tell_staying() {
   auto* block = static_cast<char*>(bp_alloc(100));
   std::setvbuf(stdout, static_cast<char*>(bp_alloc(4096)), _IOFBF, 4096);

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs glibc's own tests of malloc (malloc/tst-*.c) on the pool's.
+"""Runs glibc's own tests of malloc (malloc/tst-*.c) on the pool's malloc.
 
     tests/link/glibc.py [BUILD]       (build/release)
 
@@ -21,11 +21,11 @@ SOURCES = os.path.join(link.ROOT, "build/glibc")
 WANTED = ("malloc/", "support/", "include/array_length.h", "include/libc-diag.h",
           "include/libc-pointer-arith.h", "include/intprops.h", "sysdeps/generic/malloc-",
           "test-skeleton.c")
-# These are of parts of glibc that have no other users, or bring a malloc of their own.
+# Tests of internal parts of glibc, and files that contain a malloc.
 INTERNAL = ("alloc_buffer", "compathooks-off", "compathooks-on", "dynarray", "dynarray-at-fail",
             "dynarray-fail", "interpose-aux", "interpose-aux-nothread", "interpose-aux-thread",
             "interpose-skeleton", "mallocstate", "scratch_buffer")
-# These need not pass, and why.
+# Tests that need not pass, with the reason.
 NOT_OURS = {
     "malloc-usable": "with MALLOC_CHECK_ glibc tells a block's size to the byte",
     "malloc-usable-tunables": "with glibc.malloc.check it tells a block's size to the byte",
@@ -33,16 +33,16 @@ NOT_OURS = {
     "tcfree1": "glibc sees some second frees; a hardened build refuses each",
     "tcfree2": "glibc sees some second frees; a hardened build refuses each",
 }
-# Not in a forked child: it has a simple heap, which is not the one that they are about.
+# Tests that do not run in a forked child: a child has a simple heap, which these do not test.
 NOT_IN_A_CHILD = {"mallinfo2", "malloc_info", "malloc-backtrace", "malloc-thread-fail"}
-# These bring a malloc of their own, and so are linked with libbedplate.a alone.
+# Tests that have their own malloc, and so are linked with libbedplate.a alone.
 OWN_MALLOC = {"interpose-nothread": ("interpose-aux-nothread",),
               "interpose-thread": ("interpose-aux-thread",),
               "interpose-static-nothread": ("interpose-aux-nothread", "-static"),
               "interpose-static-thread": ("interpose-aux-thread", "-static")}
-HEAP_BYTES = {"malloc_info": "1 GiB"}  # the others have this much
+HEAP_BYTES = {"malloc_info": "1 GiB"}  # the others: HEAP_BYTES_OF_MOST
 HEAP_BYTES_OF_MOST = "64 MiB"
-SECONDS = 300  # one of them forks thousands of times, and each time its heap is copied
+SECONDS = 300  # one test forks thousands of times, and each fork copies its heap
 PATHS = ("SRCDIR", "OBJDIR", "OBJDIR_ELF_LDSO", "INSTDIR", "LIBDIR", "BINDIR", "SBINDIR",
          "ROOTSBINDIR", "SLIBDIR", "COMPLOCALEDIR")  # of glibc's build: none is used here
 COMPILE = ["gcc", "-std=gnu11", "-w", "-O1", "-fno-builtin", "-D_GNU_SOURCE", "-DTIMEOUTFACTOR=1",
@@ -50,7 +50,7 @@ COMPILE = ["gcc", "-std=gnu11", "-w", "-O1", "-fno-builtin", "-D_GNU_SOURCE", "-
 
 
 def fetch():
-    """Into SOURCES, once."""
+    """Fetches the sources into SOURCES, once."""
     if os.path.exists(os.path.join(SOURCES, "test-skeleton.c")):
         return
     subprocess.run([os.path.join(link.ROOT, "scripts/debian_source.sh"), "--packed", "glibc",
@@ -61,7 +61,8 @@ def fetch():
             name = member.name.partition("/")[2]
             if not member.isfile() or not name.startswith(WANTED):
                 continue
-            # glibc's include/ stands before the system's headers: only these few of it may.
+            # glibc's include/ comes before the system's headers, so only these few of its files
+            # are unpacked.
             folder, base = os.path.split(name)
             shim = folder.startswith(("include", "sysdeps"))
             path = os.path.join(SOURCES, "shim" if shim else folder, base)
@@ -115,7 +116,7 @@ def run_one(name, library):
         return done.stderr
     environment = {**os.environ,
                    "BEDPLATE_BOOT_BYTES": HEAP_BYTES.get(name, HEAP_BYTES_OF_MOST)}
-    # In the process itself; then in a child that it forks, as these tests do by default.
+    # First in the process itself, then in a child that it forks, which is these tests' default.
     for option in (["--direct"], []):
         if not option and name in (*NOT_IN_A_CHILD, *NOT_OURS):
             break

@@ -1,4 +1,5 @@
-// Runs out of heap, adds to it, and prints the amount it got: heap_program BYTES PAGE_BYTES, twice.
+// Exhausts the heap, then adds to it and exhausts it again for each pair of arguments, and prints
+// whether it got the memory: heap_program [BYTES PAGE_BYTES]...
 //
 // tests/link/run.py compares the output. The C interface and the C++ one alternate.
 #include <cstdio>
@@ -15,7 +16,7 @@ using namespace bedplate;
 
 namespace {
 
-// How many MiB there are, each written to.
+// Takes the free heap in blocks of 1 MiB, and writes to them. Returns the number of blocks.
 int take_all() {
   int count = 0;
   while (void* block = bp_alloc(kMiB)) {
@@ -40,7 +41,7 @@ int main(int count, char** words) {
     const size_t bytes = std::strtoull(words[i], nullptr, 0);
     std::printf("%s of %s: %s\n", words[i], words[i + 1],
                 add(i / 2, bytes, std::strtoull(words[i + 1], nullptr, 0)));
-    // A block has a little beside it.
+    // Each block needs somewhat more than 1 MiB.
     std::printf("then: %s\n",
                 static_cast<uint64_t>(take_all()) * kMiB >= bytes / 2 ? "as much" : "less");
   }

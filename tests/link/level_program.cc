@@ -1,4 +1,4 @@
-// Prints the support level of its malloc, and whether it is the pool's.
+// Prints the support level of this program's malloc, the failure of its proof, and its provider.
 #include <cstdio>
 
 #include "alloc/support_level.h"

@@ -18,8 +18,8 @@ extern "C" {
 
 const void* library_loaded() { return loaded->data(); }
 
-// The ways to allocate, by number; nullptr: there are no more. (jemalloc, which is put before this
-// as well, has no pvalloc.)
+// Allocates with the function that has the number `way`. Returns nullptr if there is none. (pvalloc
+// is left out: jemalloc, which tests preload, does not have it.)
 void* library_allocate(int way, size_t bytes) {
   void* block = nullptr;
   switch (way) {

@@ -23,7 +23,7 @@ using namespace bedplate;
 
 namespace {
 
-// The compiler drops blocks that nobody looks at.
+// The compiler would remove blocks that are not used.
 void* keep(void* block) {
   asm volatile("" : "+r"(block) : : "memory");
   return block;
@@ -40,7 +40,7 @@ void tell_and_free(const char* what, void* block) {
   std::free(block);
 }
 
-// Taken before main, by a constructor.
+// Allocated before main, by a constructor.
 const std::unique_ptr<char[]> early(new char[100]);
 
 void tell_malloc_family() {
@@ -54,11 +54,11 @@ void tell_malloc_family() {
   void* block = nullptr;
   if (posix_memalign(&block, 64, kBytes) == 0) tell_and_free("posix_memalign", block);
   tell_and_free("valloc", valloc(kBytes));
-  // Not freed: jemalloc has no pvalloc, so beside it this is libc's block, and its free crashes.
+  // Not freed: jemalloc has no pvalloc. With jemalloc, free would crash on this block of libc.
   tell("pvalloc", keep(pvalloc(kBytes)));
   tell_and_free("large malloc", std::malloc(5 * kMiB));
   tell_and_free("strdup", strdup("text"));  // libc's own call of malloc
-  mallinfo2();                              // would bring libc's malloc.o in beside ours
+  mallinfo2();                              // if missing, libc's malloc.o would be linked in
 }
 
 void tell_new() {
@@ -73,8 +73,8 @@ void tell_new() {
   tell("string", keep(text.data()));
 }
 
-// libc's list of open streams is set at a fork (alloc/child_libc.h): how the program reaches it
-// depends on how it is linked, and the fork stops the program if that is not libc's own.
+// A fork sets libc's list of open streams (alloc/child_libc.h). The program's access to the list
+// depends on the kind of executable; the fork stops the program if it reaches another list.
 void tell_streams() {
   std::FILE* stream = std::fopen("/dev/null", "w");
   tell("fopen", stream);
@@ -85,7 +85,7 @@ void tell_streams() {
   std::fclose(stream);
 }
 
-// Code that asks for memory of the pool gets it, whichever malloc the program has.
+// Code that requests memory of the pool gets it, whichever malloc the program has.
 void use_the_pool() {
   auto created = process_pool().create_segment("explicit", 4 * kMiB, PageSize::k4KiB, 1);
   if (!created.ok()) {

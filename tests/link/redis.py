@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Redis, linked as docs/allocator.md says: the file of BGSAVE is a snapshot made at the fork.
+"""Redis, linked as docs/allocator.md says: BGSAVE writes a snapshot of the time of the fork.
 
     tests/link/redis.py [BUILD]       (build/release)
 
@@ -33,7 +33,7 @@ def build():
     words = [os.path.join(link.BUILD, word) if word.endswith(".a") else word
              for word in line[line.index("program.o") + 1:]]
     if os.path.exists(SERVER):
-        os.unlink(SERVER)  # the archives may be others
+        os.unlink(SERVER)  # the archives may have changed
     done = subprocess.run(["make", "-C", os.path.join(SOURCES, "src"), "-s", "MALLOC=libc",
                            "USE_SYSTEMD=no", "OPT=-O1", "V=1",
                            f"FINAL_LIBS={' '.join(words)} -lstdc++ -lm -ldl -lrt", "redis-server"],
@@ -93,7 +93,7 @@ class Redis:
         return line[1:-2]
 
     def ask(self, *requests):
-        """Each a list of words; the answers."""
+        """Sends requests, each a list of words. Returns the answers."""
         self.socket.sendall(b"".join(
             b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word)
                                                for word in words) for words in requests))
@@ -110,11 +110,11 @@ class Redis:
 
 
 def save_under_writes(directory, environment):
-    """Rewrites every key, often, while BGSAVE runs; returns its status and the server's log."""
+    """Rewrites every key while BGSAVE runs. Returns BGSAVE's status and the server's log."""
     with Redis(directory, environment) as redis:
         for first in range(0, KEYS, 1000):
             redis.fill(b"before", range(first, first + 1000))
-        # The child rests at each key, and stands still until all keys have been written.
+        # The child pauses at each key, and is stopped until all keys have been rewritten.
         redis.ask([b"CONFIG", b"SET", b"rdb-key-save-delay", b"100"], [b"BGSAVE"])
         child = redis.child()
         os.kill(child, signal.SIGSTOP)
@@ -133,7 +133,7 @@ def save_under_writes(directory, environment):
 
 
 def check_snapshot(directory):
-    """The file is good, and has each key as it was before."""
+    """Checks that the file is valid, and has each key's value of before the fork."""
     checker = os.path.join(directory, "redis-check-rdb")
     os.symlink(SERVER, checker)
     done = subprocess.run([checker, os.path.join(directory, "dump.rdb")], capture_output=True,
@@ -159,7 +159,7 @@ def check_bgsave():
 
 
 def check_shared_bgsave():
-    """With a shared heap the child's log says that it is a forked child."""
+    """With a shared heap, the child logs once that it goes on as a forked child."""
     with tempfile.TemporaryDirectory() as directory:
         _, said = save_under_writes(directory, {"BEDPLATE_FORK": "share"})
         if said.count("bedplate: going on in a forked child") != 1:

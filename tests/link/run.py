@@ -55,7 +55,7 @@ def run(command, environment=None, expect_code=0, user=None):
 
 
 def expect_refusal(command, code, line):
-    """The program ends with `code`, and all that it says is `line`."""
+    """Checks that the program ends with `code`, and prints only `line`, to standard error."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if (done.returncode, done.stdout, done.stderr) != (code, "", line):
         raise AssertionError(f"{shlex.join(command)}\nexit code {done.returncode}, expected "
@@ -63,7 +63,7 @@ def expect_refusal(command, code, line):
 
 
 class Workshop:
-    """Compiles and links into a directory of its own."""
+    """Compiles and links into `directory`."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -85,7 +85,7 @@ class Workshop:
         return self.path("library.so")
 
     def link(self, name, whose, kind, *before, after=()):
-        """Links NAME.o by the documented line, our objects, libraries and options `before` the
+        """Links NAME.o by the documented line, with objects, libraries and options `before` the
         archives or `after` them."""
         output = self.path(f"{name}-{whose}-{kind}")
         line = [os.path.join(BUILD, word) if word.endswith(".a") else word
@@ -132,14 +132,14 @@ def check_level(workshop, whose, kind):
 
 
 def check_c(workshop, whose, kind):
-    """The C interface: its blocks are the pool's, and malloc is whose it was."""
+    """The C interface hands out memory of the pool, and does not change malloc."""
     compare(facts(workshop.link("c_program", whose, kind)),
             {"malloc": whose, "explicit": "pool", "malloc beside it": whose, "audit": "ok",
              "level": "FREE CHUNK" if whose == "pool" else "none"})
 
 
 def check_explicit(workshop, whose, kind):
-    """The interfaces for C++ hand out the pool's memory, and malloc stays whose it was."""
+    """The interfaces for C++ hand out memory of the pool, and do not change malloc."""
     told = facts(workshop.link("explicit_program", whose, kind))
     compare(told, {**{f"{way} {when}": whose for way in ("malloc", "vector")
                       for when in ("before", "after")},
@@ -149,15 +149,16 @@ def check_explicit(workshop, whose, kind):
 
 
 def check_streams(workshop, whose, kind):
-    """Started with each of descriptors 0 to 2 closed, and with all: they are open in main, and the
-    pool's lie above."""
+    """Starts the program with each of descriptors 0 to 2 closed, and with all closed: they are open
+    in main, and the pool's descriptors have higher numbers."""
     program = workshop.link("streams_program", whose, kind)
     for closed in ("0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"):
         run(["sh", "-c", f'exec "$0" {closed}', program])
 
 
 def check_small_boot(workshop, kind):
-    """A constant that is no size of segment 0: one line before main, with the floor."""
+    """Constants that are no valid sizes: the program prints one line before main, with the valid
+    sizes."""
     expect_refusal([workshop.link("program", "pool", kind, "small_boot")], 2,
                    "bedplate: reading the program's constant bedplate_boot_bytes: 1000 is not a "
                    "size of segment 0; define it from 8388608 (8 MiB) to 137438953472 (128 GiB) "
@@ -191,8 +192,8 @@ STRANGERS = [{"BEDPLATE_BOOT_BYTES": "1 byte"}, {"BEDPLATE_BOOT_BYTES": BOOT_BYT
 
 
 def check_setuid(workshop, kind):
-    """A program with more rights than its caller obeys none of that user's variables, each of which
-    it would obey otherwise; and it does not even say that one is wrong."""
+    """A program with more rights than its caller ignores that user's variables, and does not report
+    wrong ones. Without these rights, each variable has an effect."""
     program = workshop.link("program", "pool", kind)
     copy = setuid_copy(program)
     expected = {**expected_facts("pool"), "segment 0": "16 MiB"}
@@ -212,7 +213,7 @@ EXHAUSTED = ("bedplate: allocating 1 MiB: {part} is exhausted; the pool's bigges
 
 
 def heap_facts(program, *parts, **environment):
-    """Returns heap_program's facts; checks that it reports a heap that ran out, with the cure."""
+    """Returns heap_program's facts. Checks that it reports the exhausted heap, with the cure."""
     command = [program, *(str(number) for part in parts for number in part)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
                           env={**os.environ, **environment})
@@ -242,7 +243,8 @@ def check_added_heap(workshop, whose, kind):
 
 
 def check_hugepage_heap(workshop, whose, kind):
-    """From before main, by the environment or by constants, and while it runs."""
+    """A heap on hugepages: before main, by the environment or by constants, and while the program
+    runs."""
     HUGEPAGES.ensure_free(2 * MIB, 12 + 32)
     added = {**JOINS, "at first": "some", "then": "as much", "audit": "ok",
              f"{64 * MIB} of {2 * MIB}": "added", "segment 1": "64 MiB in pages of 2 MiB"}
@@ -267,7 +269,7 @@ STAYS = ("bedplate: going on in a forked child (process {pid}): the heap is its 
 
 
 def fork_facts(program, what, code=0, **environment):
-    """Returns fork_program's facts and its standard error, without numbers of processes."""
+    """Returns fork_program's facts and its standard error, without process IDs."""
     done = subprocess.run([program, what], capture_output=True, text=True, timeout=120, check=False,
                           env={**os.environ, **FORK_HEAP, **environment})
     if done.returncode != code:
@@ -278,8 +280,8 @@ def fork_facts(program, what, code=0, **environment):
 
 
 def check_copied_heap(workshop, whose, kind):
-    """Without an appliance a child has the heap as it was, whatever its parent does, and the parent
-    whatever the child does; so with the memory that the program added."""
+    """Without an appliance, a fork copies the heap: parent and child do not see each other's
+    changes, also in memory that the program added."""
     program = workshop.link("fork_program", whose, kind)
     compare(fork_facts(program, "snapshot")[0], COPIED)
     compare(fork_facts(program, "add", BEDPLATE_BOOT_BYTES="16 MiB")[0],
@@ -291,11 +293,11 @@ def check_copied_heap(workshop, whose, kind):
 
 
 def check_fork_of_threads(workshop, whose, kind):
-    """A child's copy is whole, and of use, also where it cuts off threads of its parent's
-    (alloc/copied_heap)."""
+    """A child's copy of the heap is consistent and usable, although the fork interrupts threads of
+    the parent (alloc/copied_heap)."""
     told, said = fork_facts(workshop.link("fork_program", whose, kind), "threads")
     compare(told, {"heap": "private", "audit": "ok", "children": "0", "parent": "as it left it"})
-    # Children that take all that there is are told so.
+    # Children that exhaust the heap log only that.
     if any("is exhausted" not in line for line in said.splitlines()):
         raise AssertionError(said)
 
@@ -338,7 +340,7 @@ def check_hugepages_are_shared(workshop, whose, kind):
 
 
 def check_staying_child(workshop, whose, kind):
-    """The first child that goes on says so, once; one that calls exec says nothing."""
+    """The first child that goes on logs a notice, once. A child that calls exec logs nothing."""
     program = workshop.link("fork_program", whose, kind, "sharing")
     children = {f"child {i}": "0" for i in range(3)}
 
@@ -361,7 +363,7 @@ def check_staying_child(workshop, whose, kind):
 
 
 def check_refused_fork(workshop, kind):
-    """alloc/fork_calls: fork() fails, and all that calls exec at once goes on working."""
+    """alloc/fork_calls: fork() fails, and functions that call exec at once still work."""
     program = workshop.link("fork_program", "pool", kind)
     others = {"audit": "ok", "spawned": "0", "system": "0"}
     told, said = fork_facts(program, "refused", BEDPLATE_FORK="refuse")
@@ -400,7 +402,7 @@ with forks.Pool(3) as pool:
 
 
 def check_multiprocessing(workshop, kind):
-    """Python's multiprocessing forks children that go on for good."""
+    """Python's multiprocessing forks children that never call exec."""
     libraries = glob.glob("/usr/lib/*/libpython3.*[0-9].so")
     if not libraries:
         raise Skip("libpython3-dev is not installed")
@@ -419,7 +421,7 @@ SANITIZERS = {"address": "AddressSanitizer", "thread": "ThreadSanitizer"}
 
 
 def sanitized(workshop, whose, sanitizer):
-    """c_program under a sanitizer; "pool" with all of libbedplate-malloc.a, asked for or not."""
+    """Links c_program with a sanitizer; for "pool", with all objects of libbedplate-malloc.a."""
     archives = ["libbedplate.a"]
     if whose == "pool":
         archives[:0] = ["-Wl,--whole-archive", "libbedplate-malloc.a", "-Wl,--no-whole-archive"]
@@ -436,7 +438,7 @@ def sanitized(workshop, whose, sanitizer):
 
 
 def check_sanitized_malloc(workshop, sanitizer):
-    """The pool's malloc in a sanitizer's place is refused before main, not a crash."""
+    """A program with the pool's malloc and a sanitizer is refused before main, without a crash."""
     expect_refusal([sanitized(workshop, "pool", sanitizer)], 1,
                    "bedplate: making the first block of malloc: this program has "
                    f"{SANITIZERS[sanitizer]}, which needs malloc for itself; link libbedplate.a "
@@ -444,14 +446,15 @@ def check_sanitized_malloc(workshop, sanitizer):
 
 
 def check_address_sanitizer(workshop):
-    """With libbedplate.a alone all is as without it, and its pages are locked: the audit is good."""
+    """With libbedplate.a alone, the sanitizer changes nothing. The pages are locked: the audit is
+    ok."""
     compare(facts(sanitized(workshop, "own", "address")),
             {"malloc": "own", "explicit": "pool", "malloc beside it": "own", "level": "none",
              "audit": "ok"})
 
 
 def check_thread_sanitizer(workshop):
-    """It has the pool's addresses for itself."""
+    """ThreadSanitizer uses the pool's addresses itself, so the program is refused."""
     expect_refusal([sanitized(workshop, "own", "thread")], 1,
                    "bedplate: making segment 0: ThreadSanitizer has the pool's addresses for "
                    "itself; link it with AddressSanitizer instead, or with the libraries of `make "
@@ -459,7 +462,7 @@ def check_thread_sanitizer(workshop):
 
 
 def check_valgrind(workshop, whose, kind):
-    """Under valgrind malloc is valgrind's where the program is dynamic, and nothing is wrong."""
+    """Under valgrind, a dynamic program's malloc is valgrind's, and valgrind finds no error."""
     if shutil.which("valgrind") is None:
         raise Skip("valgrind is not installed")
     told = dict(line.split(": ", 1) for line in run(
@@ -470,7 +473,7 @@ def check_valgrind(workshop, whose, kind):
 
 
 def check_header_alone():
-    """The header needs no other before it, in C99 and in C++20."""
+    """The header needs no other header, in C99 and in C++20."""
     header = os.path.join(ROOT, "apps/c_interface/bedplate.h")
     for compiler, language in ((COMPILE_C, "c"), (COMPILE, "c++")):
         run([*compiler, "-Wpedantic", "-fsyntax-only", "-x", language, "-include", header,
@@ -478,8 +481,8 @@ def check_header_alone():
 
 
 def check_typeinfo():
-    """Programs with RTTI may derive from whatever public class can be, and have a sanitizer look at
-    those that cannot: where an archive has a class's vtable, it has its typeinfo."""
+    """An archive with the vtable of a public class also has its typeinfo, so that programs with
+    RTTI can derive from the class, and sanitizers can inspect it."""
     with open(os.path.join(ROOT, "scripts/install/public_headers.txt"), encoding="utf-8") as file:
         headers = [line for line in file.read().splitlines() if line and not line.startswith("#")]
     public = set()
@@ -494,7 +497,7 @@ def check_typeinfo():
     with_vtable = seen["vtable"] & public
     if "Messenger" not in with_vtable:
         raise AssertionError(f"vtables of public classes: {sorted(with_vtable)}")
-    # A class without a function of its own in a .cc has both wherever it is used.
+    # A class without a function in a .cc has both in each file that uses it.
     missing = with_vtable - seen["typeinfo"] - {"StreamSockets"}
     if missing:
         raise AssertionError(f"{sorted(missing)}: compiled without RTTI; see WITH_TYPEINFO in "
@@ -508,7 +511,7 @@ def check_own_new(workshop, kind):
 
 
 def find_allocator(name):
-    """The path of the shared library of an allocator, the file itself."""
+    """The path of an allocator's shared library, without symbolic links."""
     found = glob.glob(f"/usr/lib/*/{name}")
     if not found:
         raise Skip(f"{name} is not installed")
@@ -516,8 +519,8 @@ def find_allocator(name):
 
 
 def check_preloaded(workshop, whose, kind, name):
-    """Another allocator is preloaded: a program that links libbedplate.a keeps it, the pool's heap
-    goes before it."""
+    """Another allocator is preloaded. A program with libbedplate.a alone uses that allocator; the
+    pool's malloc takes precedence over it."""
     library = find_allocator(name)
     environment = {"LD_PRELOAD": library}
     program = workshop.link("program", whose, kind)
@@ -531,15 +534,15 @@ def check_preloaded(workshop, whose, kind, name):
 def check_linked(workshop, kind, name):
     """Another allocator is linked beside libbedplate.a."""
     library = find_allocator(name)
-    linked = ("-Wl,--no-as-needed", library)  # also where no object file names malloc
+    linked = ("-Wl,--no-as-needed", library)  # also if no object file references malloc
     compare(facts(workshop.link("program", "own", kind, *linked)), expected_facts("own"))
     program = workshop.link("level_program", "own", kind, *linked)
     compare(facts(program), expected_level(program, "own", kind, os.path.basename(library)))
 
 
 def check_mixed(workshop, kind, name, where):
-    """Another allocator's library beside libbedplate-malloc.a, before it or after it on the line:
-    whichever malloc it has, the program runs, and the level says what holds."""
+    """Another allocator's library is linked before or after libbedplate-malloc.a. Whichever malloc
+    the program has, it runs, and its support level is right."""
     library = find_allocator(name)
     linked = ("-Wl,--no-as-needed", library)
     program = (workshop.link("level_program", "pool", kind, *linked) if where == "before" else
@@ -619,7 +622,7 @@ def tests(workshop):
             yield f"{whose} malloc, {kind}, opens a library", lambda whose=whose, kind=kind: run(
                 [workshop.link("dlopen_program", whose, kind), whose, workshop.library()])
     for kind in KINDS:
-        # The decision falls inside the first malloc: early, when the loader is still at work.
+        # The first malloc makes the decision: early, while the loader still runs.
         yield f"ordinary memory by the environment, {kind}", lambda kind=kind: compare(
             facts(workshop.link("program", "pool", kind), {"BEDPLATE_LEAVE_PINNED": "no"}),
             expected_facts("own"))
@@ -631,8 +634,8 @@ def tests(workshop):
 
 
 def run_all(pairs):
-    """Runs the tests, each a name and a function; with names in ONLY_TESTS, just these. Prints a line
-    for each and the sums. Returns the exit code: 1 when anything failed."""
+    """Runs the tests, each a name and a function; if ONLY_TESTS has names, only these. Prints a
+    line for each test, and the sums. Returns the exit code: 1 if a test failed."""
     only = os.environ.get("ONLY_TESTS", "").splitlines()
     failed, passed_count, skips = [], 0, []
     for name, test in pairs:

@@ -1,4 +1,4 @@
-// A program that links this may seal its pool: its heap is shared memory.
+// A program that links this can seal its pool, so its heap is shared memory.
 #include "pinned_pool/pinned_pool.h"
 
 [[gnu::used]] void (bedplate::PinnedPool::*const volatile seals)() noexcept =

@@ -1,5 +1,5 @@
-// Checks descriptors 0 to 2, some of which were closed at its start: its exit code is 0 if all are
-// open, none belongs to a segment, and printing does not change the pool.
+// Checks descriptors 0 to 2, some of which were closed when the program started. The exit code is 0
+// if all are open, none belongs to a segment, and printing does not change the pool.
 //
 // tests/link/run.py links it with libbedplate.a alone and with libbedplate-malloc.a.
 #include <cstdio>
@@ -20,7 +20,7 @@ int main() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) < 0) return 20 + stream;
   }
-  // Segment 0 is private memory: it has none.
+  // Segment 0 is private memory, and has no descriptor.
   if (!boot.is_private() || segment.memfd <= STDERR_FILENO) return 30;
   for (int line = 0; line < 100; ++line) {
     std::fprintf(stderr, "a line that must not land in the pool\n");
