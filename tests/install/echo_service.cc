@@ -105,7 +105,7 @@ class EchoService final : public Service {
   }
 
  private:
-  // Runs on the shard, which owns the state that it changes.
+  // The change runs on the shard, which owns the state.
   void admit(ControlCall& call) noexcept {
     if (call.number("clients") > max_connections_) {
       Error error;

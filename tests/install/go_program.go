@@ -1,4 +1,4 @@
-// Says which memory of a Go program lies in the pool: what C gives it, and what Go does.
+// Prints which memory of a Go program lies in the pool: memory from C, and memory from Go.
 package main
 
 /*

@@ -3,9 +3,9 @@
 
     tests/install/run.py [PATTERN]       (the files that `make install` installs of build/release)
 
-With plain make, CMake and Meson; static, static-pie, dynamic and with AddressSanitizer. The lines
-for Rust and Go are those of docs/install.md. The last line is `N passed, N failed, N skipped`; the
-exit code is 1 if anything failed.
+Builds with plain make, CMake and Meson; static, static-pie, dynamic and with AddressSanitizer. The
+lines for Rust and Go are those of docs/install.md. The last line is `N passed, N failed, N
+skipped`; the exit code is 1 if anything failed.
 """
 
 import concurrent.futures
@@ -81,7 +81,7 @@ def free_port():
 
 
 class Installation:
-    """The files of `make install`, in a folder of their own."""
+    """The files of `make install`, in a separate folder."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -94,7 +94,7 @@ class Installation:
         self.program = os.path.join(self.prefix, "bin/bedplate")
 
     def build(self, tool):
-        """The folder with the programs of all kinds that `tool` has built."""
+        """Builds the programs of all kinds with `tool`. Returns their folder."""
         folder = os.path.join(self.directory, tool)
         os.mkdir(folder)
         for source in SOURCES:
@@ -111,7 +111,7 @@ class Installation:
 
 
 class Service:
-    """The service that was built, run with a configuration of its own table."""
+    """Runs the built service, with a configuration that has the service's own table."""
 
     def __init__(self, program, folder, more=""):
         self.program, self.folder = program, folder
@@ -162,7 +162,7 @@ class Service:
                                os.path.join(self.folder, "run")]))
 
     def traced(self):
-        """Its requests, as it tells them."""
+        """Checks the service's traces. Returns the bytes of all requests."""
         lines = run([self.program, "trace", "echo", "--json", "--service", "echo", "--directory",
                      os.path.join(self.folder, "run")]).splitlines()
         seen = [json.loads(line) for line in lines]
@@ -171,7 +171,7 @@ class Service:
         return sum(one["bytes"] for one in seen)
 
     def explain(self):
-        """The key that its counter measures shows up by itself."""
+        """Checks that `plan --explain` lists the key that the service's counter measures."""
         told = json.loads(run([self.program, "plan", "--explain", "--json", self.config]))
         found, = (one for one in told["keys"] if one["key"] == "echo.max_connections")
         expect((found["value"], found["peak"] in (1, 2)), (4, True), f"what is known of it: {found}")
@@ -183,7 +183,7 @@ class Service:
                    expect_code=expect_code)
 
     def control(self, bedplate):
-        """The method of its own is listed, and does what it says: by its program and by ours."""
+        """Checks that the service's method is listed and works, with its program and with ours."""
         expect("echo.admit: Turns further clients away" in run([self.program, "ctl", "--list"]),
                True, "its method in its list")
         for program, clients in ((bedplate, 0), (self.program, 4)):
@@ -196,7 +196,7 @@ class Service:
         self.ctl(bedplate, "echo.admit", "clients=5", expect_code=1)
 
     def greet(self, ping):
-        """Two processes join, and hear three greetings from one another."""
+        """Two processes join, and receive three greetings from each other."""
         door = os.path.join(self.folder, "run/echo.join")
         pings = [subprocess.Popen([ping, door, *names], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True)
@@ -228,7 +228,8 @@ def needed_libraries(program):
 
 
 def check_verbs(program, has_verbs):
-    """One that links bedplate-verbs has peers; one that does not has nothing of them, and says so."""
+    """A program with bedplate-verbs has peers. A program without it has no part of rdma-core, and
+    says so."""
     drivers = "those of the system" if is_dynamic(program) else "mlx5"
     expected = f"drivers: .*{drivers}" if has_verbs else "verbs .*not linked in"
     told = run([program, "doctor"])
@@ -256,8 +257,8 @@ def check_verbs(program, has_verbs):
 
 
 def check_tls(program, has_tls):
-    """One that links bedplate-tls serves HTTPS; one that does not has nothing of OpenSSL, and refuses
-    to be configured with it."""
+    """A program with bedplate-tls serves HTTPS. A program without it has no part of OpenSSL, and
+    refuses a configuration with TLS."""
     if is_dynamic(program):
         libraries = {"libssl.so.3", "libcrypto.so.3"} & set(needed_libraries(program))
         expect(len(libraries), 2 if has_tls else 0, f"of OpenSSL in {program}")
@@ -290,8 +291,8 @@ def check_tls(program, has_tls):
 
 
 def check_no_init(program):
-    """As process 1, which an image starts without words: it says that it lacks what that takes. As
-    any other, it refuses the tables of an image's first process."""
+    """As process 1, which an image starts without arguments, the program says that it lacks
+    bedplate-init. As any other process, it refuses the tables of an image's first process."""
     as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     done = subprocess.run(["unshare", *as_root, "--pid", "--fork", program], capture_output=True,
                           text=True, check=False, timeout=BOUND_SECONDS)
@@ -335,7 +336,8 @@ def check_programs(installation, builds, tool, kind):
 
 
 def is_first_of_its_source(header):
-    """True if the source of its name includes it first: then the build has compiled it alone."""
+    """True if the source of the same name includes the header first: then the build has already
+    compiled it alone."""
     source = os.path.join(ROOT, os.path.splitext(header)[0] + ".cc")
     if not os.path.exists(source):
         return False
@@ -344,7 +346,7 @@ def is_first_of_its_source(header):
 
 
 def check_headers(installation):
-    """Each header compiles alone, and all in a program's usual mode: with exceptions and RTTI."""
+    """Each header compiles alone, in a program's usual mode: with exceptions and RTTI."""
     headers = [os.path.relpath(path, installation.include) for path in
                glob.glob(f"{installation.include}/**/*.h*", recursive=True)]
     headers = [header for header in headers if not is_first_of_its_source(header)]
@@ -360,7 +362,7 @@ def check_headers(installation):
 
 
 def check_needs_no_rdma_core(installation):
-    """A program without peers compiles where rdma-core's headers are not."""
+    """A program without peers compiles without the headers of rdma-core."""
     headers = run(["g++", "-std=c++20", "-M", f"-I{installation.include}", "-x", "c++", "-include",
                    "bedplate.hpp", "/dev/null"])
     expect([word for word in headers.split() if "/infiniband/" in word or "/rdma/" in word], [],
@@ -368,7 +370,7 @@ def check_needs_no_rdma_core(installation):
 
 
 def check_c_header(installation):
-    """C finds it in the folder of pkg-config, and below the usual one."""
+    """C programs find the headers in pkg-config's folder, and as bedplate/NAME in its parent."""
     outside = os.path.dirname(installation.include)
     for folder, name in ((installation.include, "bedplate.h"), (outside, "bedplate/bedplate.h"),
                          (installation.include, "bedplate_service.h"),
@@ -378,7 +380,8 @@ def check_c_header(installation):
 
 
 def check_private(installation):
-    """No header is there that only the runtime or its tests use, and no file that nobody named."""
+    """No header is installed that only the runtime or its tests use, and no file that is not listed
+    here."""
     for private in ("apps/blockd", "apps/init", "apps/bedplate", "alloc/confined_heap.h",
                     "alloc/child_heap.h", "apps/program/commands.h"):
         if os.path.exists(os.path.join(installation.include, private)):
@@ -401,7 +404,7 @@ def check_private(installation):
 
 
 def check_documents(installation):
-    """The page that a new user follows is there, and what it says to build with is."""
+    """The page for new users is installed, and its lines build its service."""
     with open(os.path.join(installation.prefix, "share/doc/bedplate/docs/first-service.md"),
               encoding="utf-8") as file:
         page = file.read()
@@ -491,13 +494,13 @@ listen = ["tcp:10.0.2.15:10809"]
 plain_text = "allowed"
 {own}
 """
-# For each service: a key of its own table, a request and the answer to it.
+# For each service: a key of its table, a request, and the answer.
 IMAGE_SERVICES = {"echo": ("max_connections = 3", b"hello", b"hello"),
                   "store": ("entries = 1", b"set a b\nset c d\nget a\n", b"STORED\nFULL\nVALUE b\n")}
 
 
 def check_image(installation, builds, name):
-    """A service is the machine's first process, from nothing but installed files and a kernel."""
+    """A service runs as a machine's first process, built from installed files and a kernel only."""
     folder = builds["make"].result()
     command = os.path.join(installation.prefix, "bin/bedplate-image")
     own, question, answer = IMAGE_SERVICES[name]
@@ -505,7 +508,7 @@ def check_image(installation, builds, name):
         config, image = os.path.join(home, f"{name}.toml"), os.path.join(home, "image")
         with open(config, "w", encoding="utf-8") as file:
             file.write(IMAGE.format(name=name, own=own))
-        # The kernel is fetched by name from the distribution; one that the tests have is taken.
+        # The tests' kernel, if it is there; else the distribution's kernel is fetched.
         build = [command, "build", "--level", "1", "--kernel-folder",
                  os.path.join(ROOT, "build/kernel")]
         done = subprocess.run([*build, os.path.join(folder, "echo-static"), config, image],
@@ -519,12 +522,12 @@ def check_image(installation, builds, name):
 
 def boot_and_ask(command, image, question, answer):
     port = free_port()
-    kernel = os.path.join(ROOT, "build/kernel/vmlinux")  # unpacked, it boots in half of the time
+    kernel = os.path.join(ROOT, "build/kernel/vmlinux")  # an unpacked kernel boots in half the time
     machine = subprocess.Popen([command, "run", image], stdin=subprocess.DEVNULL, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
                                env={**os.environ, "PORT": str(port), "MEMORY_MIB": "512",
                                     "KERNEL": kernel})
-    hang = threading.Timer(BOUND_SECONDS, machine.terminate)  # ends the lines below
+    hang = threading.Timer(BOUND_SECONDS, machine.terminate)  # ends the loop below
     hang.start()
     try:
         console = []

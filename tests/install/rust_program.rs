@@ -1,4 +1,4 @@
-// Says which memory of a Rust program lies in the pool, its threads' included.
+// Prints which memory of a Rust program lies in the pool, including its threads' memory.
 use std::collections::HashMap;
 use std::os::raw::{c_int, c_void};
 
