@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes the corpus of the packet layer's fuzz target: `net_corpus.py FOLDER`. Each fault that
-tests/transport/dpdk/net/broken_packets.py knows has a file, in which sockets join and a frame
-with that fault follows. Each kind of valid frame has a file, too.
+"""Writes the corpus of the packet layer's fuzz target: `net_corpus.py FOLDER`. There is a file for
+each fault that tests/transport/dpdk/net/broken_packets.py knows, with a frame that has the fault,
+and a file for each of several kinds of valid frames, some with socket calls.
 """
 
 import pathlib
