@@ -117,33 +117,32 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
                "Connections closed at once: max_connections were open.")
       .refusals_of("max_connections")
       .sign_as_it_grows(
-          "clients are sent away, {connections_refused} by now: end those that are not "
-          "needed, or raise max_connections");
+          "{connections_refused} clients were refused so far, because too many are connected: "
+          "end some, or raise max_connections");
   table
       .counter(
           "connections_turned_away", c.connections_turned_away, "connections",
           "Connections closed at once: no new clients are accepted (blockd.listen, a drain), or "
           "the kernel refused more.")
-      .sign_as_it_grows(
-          "clients are turned away, {connections_turned_away} by now: it drains, or blockd.listen "
-          "has said so, or the system took no more, as the log says");
+      .sign_as_it_grows("{connections_turned_away} clients were turned away so far: it drains, "
+                        "or blockd.listen said so, or the kernel refused more, as the log says");
   table
       .counter("handshake_timeouts", c.handshake_timeouts, "connections",
                "Connections closed: the client took too long to negotiate.")
       .sign_as_it_grows(
-          "clients do not end their negotiation, {handshake_timeouts} by now: look at who connects "
-          "here, and at the network between");
+          "{handshake_timeouts} clients did not finish their negotiation so far: check which "
+          "programs connect here, and the network between");
   table
       .counter("protocol_errors", c.protocol_errors, "connections",
                "Connections closed: the client violated the protocol.")
       .sign_as_it_grows(
-          "clients send what is no NBD, {protocol_errors} by now: the log says what; mend or "
-          "replace the client");
+          "{protocol_errors} clients violated the NBD protocol so far: the log says how; "
+          "correct or replace the client");
   table
       .counter("broken_connections", c.broken_connections, "connections",
                "Connections that failed, or whose client left during a request.")
       .sign_as_it_grows(
-          "connections break, {broken_connections} by now: look at the clients' logs, and at the "
+          "{broken_connections} connections broke so far: check the clients' logs, and the "
           "network between");
   table
       .gauge("requests_peak", c.requests_peak, "requests",
@@ -154,8 +153,8 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
       .counter("requests_refused", c.requests_refused, "requests",
                "Requests answered with an error.")
       .sign_as_it_grows(
-          "requests are answered with an error, {requests_refused} by now: look at the volumes' "
-          "stores, else at what clients ask (past the end, a read-only volume)");
+          "{requests_refused} requests were answered with an error so far: check the volumes' "
+          "stores, else the clients' requests (past the end, to a read-only volume)");
   const auto times = [&table](const char* name, const Histogram& of, const char* help) {
     table.histogram(name, of, "ns", help).at_a_glance("p99");
   };

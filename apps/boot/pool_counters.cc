@@ -26,22 +26,23 @@ void describe(CounterTable& table, PoolCounters& c) {
       .counter("registrations_after_seal", c.registrations_after_seal, "registrations",
                "Registrations after the seal; any other number than 0 is a defect.")
       .sign_as_it_grows(
-          "memory was registered after the seal, {registrations_after_seal} times: this is a "
+          "memory was registered {registrations_after_seal} times after the seal: this is a "
           "defect; report it with the log and the configuration");
   table
       .counter("allocations_refused", c.allocations_refused, "requests",
                "Refused requests for heap memory.")
       .refusals_of("pool.bytes")
-      .sign_as_it_grows("there was no heap memory for {allocations_refused} requests: the log says "
-                        "what has it, a larger [pool] bytes gives more");
+      .sign_as_it_grows(
+          "{allocations_refused} requests for heap memory were refused so far: the log says "
+          "which owners use the heap; a larger [pool] bytes gives more");
   table.counter("allocations_checked", c.allocations_checked, "requests",
                 "Debug builds: blocks that were checked to lie in the pool.");
   table
       .counter("bad_pointers_refused", c.bad_pointers_refused, "calls",
                "Calls of free and the like with a pointer to no block.")
       .sign_as_it_grows(
-          "free() gets pointers that are none of a block, {bad_pointers_refused} by now: the log "
-          "says who calls; mend that service or library");
+          "free() was called with {bad_pointers_refused} pointers to no block so far: the log "
+          "names the callers; correct that service or library");
   table.flags("support_level", c.support_level, "FREE|CHUNK|MUNMAP",
               "The properties of malloc in this process that boot has verified.");
 }

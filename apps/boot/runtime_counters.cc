@@ -38,10 +38,11 @@ void describe(CounterTable& table, ShardCounters& c) {
       .counter("core_moves", c.core_moves, "times",
                "Moves of its thread off its core, by a cpuset or taskset; it is pinned again "
                "where that is possible.")
-      .sign_as_it_grows("something moves its thread off its core, {core_moves} times by now: see "
-                        "who changes its cpuset, or runs taskset on it");
+      .sign_as_it_grows(
+          "its thread was moved off its core {core_moves} times so far: find what changes its "
+          "cpuset, or runs taskset on it");
   table.boolean("off_core", c.is_off_core, "Its thread may not run on its core.")
-      .sign_from(1, "its thread may not run on its core: give that back to the cpuset of its "
+      .sign_from(1, "its thread may not run on its core: return the core to the cpuset of its "
                     "control group, or choose another `cpu`");
   describe_rounds(table, c.loop);
   describe(table, c.sockets);
@@ -66,8 +67,8 @@ void describe(CounterTable& table, PeersCounters& c) {
       .counter("handshakes_refused", c.handshakes_refused, "handshakes",
                "Connection attempts of peers that were refused.")
       .sign_as_it_grows(
-          "peers are refused here, {handshakes_refused} attempts by now: the log says why; have "
-          "both ends' configurations agree");
+          "{handshakes_refused} connection attempts of peers were refused so far: the log says "
+          "why; make both configurations agree");
   describe(table, c.verbs);
 }
 
@@ -86,9 +87,9 @@ void describe(CounterTable& table, ProcessCounters& c) {
   table.gauge("pid", c.pid, "process", "Its process ID; none: none has joined.");
   table.counter("joined", c.joined, "times", "Joins of these processes.");
   table.counter("died", c.died, "times", "Processes that ended without leaving, or were cut off.")
-      .no_sign("is_down says so until one has joined in its place");
+      .no_sign("is_down is set until another one has joined");
   table.boolean("is_down", c.is_down, "More processes have died than have joined since.")
-      .sign_from(1, "its process {dead_pid} has died, and none has joined in its place");
+      .sign_from(1, "its process {dead_pid} has died, and no other has joined since");
   table.gauge("dead_pid", c.dead_pid, "process",
               "The process ID of the last that died; none: none has died.");
 }

@@ -27,7 +27,7 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
   table
       .counter("timeouts", counters.timeouts, "connections",
                "Connections closed because they were idle for too long.")
-      .no_sign("a client that is idle is sent away so, too");
+      .no_sign("idle clients are disconnected by it, too");
   table.gauge("connections", counters.connections, "connections", "Open connections.")
       .at_a_glance("clients");
   CounterDescription& peak = table.gauge("connections_peak", counters.connections_peak,
@@ -40,8 +40,8 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
                     "Connections closed or refused because there were too many.");
   if (key != nullptr) turned_away.refusals_of(key);
   turned_away.sign_as_it_grows(
-      "there are too many clients, and {turned_away} were sent away by now: end those that are not "
-      "needed, or raise max_connections where there is one");
+      "{turned_away} clients were turned away so far, because too many are connected: end some, "
+      "or raise max_connections, if the service has it");
   table.counter("sent_bytes", counters.sent_bytes, "bytes", "Bytes sent to clients.")
       .at_a_glance("sent");
 }

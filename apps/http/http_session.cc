@@ -77,10 +77,10 @@ void describe(CounterTable& table, HttpCounters& counters) {
       .at_a_glance("requests");
   table.counter("refused", counters.refused, "requests", "Requests answered with an error.")
       .sign_as_it_grows(
-          "requests are answered with an error, {refused} by now ({unauthorized} of them lacked "
-          "the token): look at what its clients ask for");
+          "{refused} requests were answered with an error so far ({unauthorized} lacked the "
+          "token): check what its clients request");
   table.counter("unauthorized", counters.unauthorized, "requests", "Requests without the token.")
-      .no_sign("refused has them, and says so");
+      .no_sign("refused counts them, and its alert says so");
   table.gauge("listeners", counters.listeners, "clients", "Clients that read /events now.");
   describe(table, counters.connections, "max_connections");
 }

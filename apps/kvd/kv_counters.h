@@ -51,13 +51,15 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("stored", c.stored, "items", "Stored items, new or replaced.");
   table
       .counter("too_large", c.too_large, "requests", "Refused values: longer than value_max_bytes.")
-      .sign_as_it_grows("values are refused for their length, {too_large} by now: raise "
-                        "value_max_bytes, or have clients send shorter ones");
+      .sign_as_it_grows(
+          "{too_large} values were too long and refused so far: raise value_max_bytes, or have "
+          "clients send shorter ones");
   table
       .counter("no_memory", c.no_memory, "requests",
                "Refused values: nothing could be evicted, because clients were being sent so much.")
-      .sign_as_it_grows("values find no room, {no_memory} by now: raise cache_bytes, or look for "
-                        "clients that take none of their answers");
+      .sign_as_it_grows(
+          "{no_memory} values were refused for lack of memory so far: raise cache_bytes, or "
+          "find clients that do not read their answers");
   table.counter("flushes", c.flushes, "requests", "Executed flush_all commands.")
       .at_a_glance("requests");
   table.counter("delete_hits", c.delete_hits, "requests", "Deletions of existing items.")
@@ -75,7 +77,7 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("cas_hits", c.cas_hits, "requests", "cas that stored its value.");
   table.counter("cas_misses", c.cas_misses, "requests", "cas of a missing item.");
   table.counter("cas_badval", c.cas_badval, "requests", "cas of an item that had changed.")
-      .no_sign("this is what cas is for: its client reads the value and tries again");
+      .no_sign("cas exists for this case: its client reads the value and tries again");
   table.counter("touch_hits", c.touch_hits, "requests", "touch of an existing item.")
       .at_a_glance("requests");
   table.counter("touch_misses", c.touch_misses, "requests", "touch of a missing item.")
@@ -86,8 +88,8 @@ inline void describe(CounterTable& table, Counters& c) {
       .counter("messages_dropped", c.messages_dropped, "messages",
                "Messages dropped: malformed, or too many waited for returned loans.")
       .sign_as_it_grows(
-          "questions by message are dropped, {messages_dropped} by now: have those who ask give "
-          "back what is lent to them sooner, and be of this build");
+          "{messages_dropped} requests by message were dropped so far: their senders must "
+          "return loans sooner, and be of this build");
   table
       .histogram(
           "get_ns", c.get_ns, "ns",

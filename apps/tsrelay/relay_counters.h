@@ -56,13 +56,14 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.counter("lost", c.lost, "packets", "Packets missing on all legs and not recovered in time.")
       .at_a_glance("lost")
       .sign_as_it_grows(
-          "packets are lost on the way here, {lost} by now: look at the sender and the "
-          "network; a second leg or FEC would bring them back");
+          "{lost} packets were lost so far: check the sender and the network; a second leg or "
+          "FEC would recover them");
   table.counter("duplicates", c.duplicates, "packets",
                 "Packets received again, such as on the other leg.");
   table.counter("late", c.late, "packets", "Packets received after they had been given up.")
-      .sign_as_it_grows("packets come too late, {late} by now: raise window_ms, or look at what "
-                        "holds them up on the way");
+      .sign_as_it_grows(
+          "{late} packets arrived too late so far: raise window_ms, or find what delays them in "
+          "the network");
   table.counter("restarts", c.restarts, "restarts", "Restarts of a sender's sequence numbers.");
   table.counter("rtp_added", c.rtp_added, "packets",
                 "Packets that arrived without RTP headers and got some.");
@@ -80,51 +81,60 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table
       .counter("fec_unrecoverable", c.fec_unrecoverable, "sets",
                "FEC sets in which more than one packet stayed missing.")
-      .sign_as_it_grows("more is lost than FEC brings back, {fec_unrecoverable} sets by now: have "
-                        "FEC of columns and rows sent, or a second leg");
+      .sign_as_it_grows(
+          "FEC could not recover {fec_unrecoverable} sets so far: use FEC with columns and "
+          "rows, or a second leg");
   table.counter("fec_malformed", c.fec_malformed, "packets", "Malformed FEC packets.")
-      .sign_as_it_grows("what comes at a leg's ports of FEC is none, {fec_malformed} dropped by "
-                        "now: look who sends to its port + 2 and + 4, and by which FEC");
+      .sign_as_it_grows(
+          "{fec_malformed} packets at a leg's FEC ports were malformed so far: check what sends "
+          "to its port + 2 and + 4, and with which FEC");
   table
       .counter("fec_unprotected", c.fec_unprotected, "sets",
                "Rows and columns sent without FEC, because of a gap or too few buffers.")
-      .sign_as_it_grows("FEC lacks for {fec_unprotected} rows and columns by now: packets are "
-                        "missing as they come, or outputs keep its buffers");
+      .sign_as_it_grows(
+          "{fec_unprotected} rows and columns were sent without FEC so far: packets are missing "
+          "in the input, or outputs hold its buffers");
   table.counter("fec_sent", c.fec_sent, "packets", "FEC packets made for outputs.");
   table.counter("ts_packets", c.ts_packets, "packets", "TS packets.");
   table.counter("ts_null_packets", c.ts_null_packets, "packets", "TS null packets.");
   table.gauge("ts_programs", c.ts_programs, "programs", "Programs in the PATs.");
   table.gauge("ts_bit_rate", c.ts_bit_rate, "bits/s", "The bit rate by the last two PCRs.");
   table.counter("ts_sync_losses", c.ts_sync_losses, "losses", "TR 101 290, 1.1.")
-      .sign_as_it_grows("what comes is no transport stream for a while, {ts_sync_losses} times by "
-                        "now: look at the encoder or multiplexer");
+      .sign_as_it_grows(
+          "the transport stream lost its sync {ts_sync_losses} times so far: check the encoder "
+          "or multiplexer");
   table.counter("ts_sync_byte_errors", c.ts_sync_byte_errors, "errors", "TR 101 290, 1.2.")
-      .sign_as_it_grows("packets lack their sync byte, {ts_sync_byte_errors} by now: look at the "
-                        "encoder or multiplexer");
+      .sign_as_it_grows(
+          "{ts_sync_byte_errors} packets had no sync byte so far: check the encoder or "
+          "multiplexer");
   table.counter("ts_pat_errors", c.ts_pat_errors, "errors", "TR 101 290, 1.3.")
-      .sign_as_it_grows("its PAT lacks or is wrong, {ts_pat_errors} times by now: look at the "
-                        "multiplexer");
+      .sign_as_it_grows(
+          "its PAT was missing or wrong {ts_pat_errors} times so far: check the multiplexer");
   table.counter("ts_continuity_errors", c.ts_continuity_errors, "errors", "TR 101 290, 1.4.")
-      .sign_as_it_grows("packets within it are missing, {ts_continuity_errors} times by now: where "
-                        "no leg loses any, look before the sender");
+      .sign_as_it_grows(
+          "packets within it were missing {ts_continuity_errors} times so far: if no leg lost "
+          "any, check what comes before the sender");
   table.counter("ts_pmt_errors", c.ts_pmt_errors, "errors", "TR 101 290, 1.5.")
-      .sign_as_it_grows("a PMT lacks or is wrong, {ts_pmt_errors} times by now: look at the "
-                        "multiplexer");
+      .sign_as_it_grows(
+          "a PMT was missing or wrong {ts_pmt_errors} times so far: check the multiplexer");
   table.counter("ts_pid_errors", c.ts_pid_errors, "errors", "TR 101 290, 1.6.")
-      .sign_as_it_grows("a part that its PMT names does not come, {ts_pid_errors} times by now: "
-                        "look at the encoder of it");
+      .sign_as_it_grows(
+          "a PID that its PMT names was missing {ts_pid_errors} times so far: check its encoder");
   table.counter("ts_transport_errors", c.ts_transport_errors, "errors", "TR 101 290, 2.1.")
-      .sign_as_it_grows("packets are marked as damaged, {ts_transport_errors} by now: look at the "
-                        "receiver or link that they come from");
+      .sign_as_it_grows(
+          "{ts_transport_errors} packets were marked as damaged so far: check the receiver or "
+          "link that they come from");
   table.counter("ts_crc_errors", c.ts_crc_errors, "errors", "TR 101 290, 2.2, of PAT and PMT.")
-      .sign_as_it_grows("tables come damaged, {ts_crc_errors} by now: look at the multiplexer, and "
-                        "at the link before the sender");
+      .sign_as_it_grows(
+          "{ts_crc_errors} tables were damaged so far: check the multiplexer, and the link "
+          "before the sender");
   table.counter("pcrs", c.pcrs, "PCRs", "Program clock references.");
   table
       .counter("pcr_discontinuities", c.pcr_discontinuities, "errors",
                "PCRs over 100 ms apart that were not announced: TR 101 290, 2.3b.")
-      .sign_as_it_grows("its clock jumps, {pcr_discontinuities} times by now: look at the encoder, "
-                        "or at what is lost on the way");
+      .sign_as_it_grows(
+          "its clock jumped {pcr_discontinuities} times so far: check the encoder, or for lost "
+          "packets");
   table.gauge("pcr_interval_max_ns", c.pcr_interval_max_ns, "ns",
               "The longest between two PCRs: TR 101 290, 2.3a.");
   table.gauge("pcr_accuracy_max_ns", c.pcr_accuracy_max_ns, "ns",
@@ -135,8 +145,9 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table
       .counter("questions_dropped", c.questions_dropped, "messages",
                "Refused requests to read: malformed, or all planned readers were there.")
-      .sign_as_it_grows("processes that would read it are sent away, {questions_dropped} by now: "
-                        "raise readers, or end those that are not needed");
+      .sign_as_it_grows(
+          "{questions_dropped} requests to read it were refused so far: raise readers, or end "
+          "readers that are not needed");
 }
 
 // The state of a leg's reception: packets arrive, or the reason why none do.
@@ -207,13 +218,15 @@ inline void describe(CounterTable& table, LegCounters& c) {
   table.counter("packets", c.packets, "packets", "Valid datagrams received.");
   table.counter("bytes", c.bytes, "bytes", "Bytes in these.");
   table.gauge("lost", c.lost, "packets", "Packets missing on this leg, by RTP sequence numbers.")
-      .no_sign("it falls again as late ones come: what no leg brings is the stream's lost");
+      .no_sign(
+          "it falls again as late packets arrive: the stream's lost counts packets that no leg "
+          "brought");
   table.counter("reordered", c.reordered, "packets", "Packets received after a later one.")
-      .no_sign("they are put in order: those that come too late are the stream's late");
+      .no_sign("they are put in order: the stream's late counts those that came too late");
   table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
   table.counter("senders", c.senders, "senders", "Senders of this leg, one after the other.");
   table.boolean("is_silent", c.is_silent, "No packet has arrived for sender_timeout_ms.")
-      .no_sign("comes says so, with the cause");
+      .no_sign("the alert of the alert of comes says so, with the cause");
   table.counter("silences", c.silences, "silences", "Times that the leg fell silent.");
   std::string words;
   for (const LegArrivalText& each : kLegArrivals) {
@@ -222,53 +235,57 @@ inline void describe(CounterTable& table, LegCounters& c) {
   table
       .state("comes", c.comes, words.c_str(),
              "The kind of received packets, or the reason why none is accepted.")
-      .sign_unless(static_cast<uint64_t>(LegArrival::kPackets),
-                   "it has nothing to hand on; what comes: {comes}. Look at its sender, at the "
-                   "network, and at what it drops");
+      .sign_unless(
+          static_cast<uint64_t>(LegArrival::kPackets),
+          "it receives nothing that it can forward; received: {comes}. Check its sender, the "
+          "network, and its counters of drops");
   table
       .counter("foreign", c.foreign, "packets",
                "Packets dropped: from a second sender at the same time.")
       .sign_as_it_grows(
-          "a second sender sends to it, {foreign} packets dropped by now: stop one of "
+          "a second sender sends to it, and {foreign} packets were dropped so far: stop one of "
           "the two, or give it another address");
   table
       .counter("outside", c.outside, "packets",
                "Packets dropped: the sequence number is far from the others.")
-      .sign_as_it_grows("RTP numbers make no sense, {outside} packets dropped by now: look whether "
-                        "two senders use one SSRC");
+      .sign_as_it_grows(
+          "{outside} packets with unexpected RTP numbers were dropped so far: check whether two "
+          "senders use one SSRC");
   table.counter("truncated", c.truncated, "packets", "Packets dropped: too long for a buffer.")
       .sign_as_it_grows(
-          "datagrams are too long, {truncated} dropped by now: raise buffer_bytes, or "
-          "have shorter ones sent");
+          "{truncated} datagrams were too long and dropped so far: raise buffer_bytes, or have "
+          "shorter ones sent");
   table
       .counter("rtp_malformed", c.rtp_malformed, "packets",
                "Packets dropped: neither RTP nor a transport stream, or RTP with invalid lengths.")
-      .sign_as_it_grows("neither RTP nor whole TS packets, {rtp_malformed} dropped by now: have "
-                        "188-byte packets sent whole (ffmpeg: pkt_size=1316), or RTP");
+      .sign_as_it_grows(
+          "{rtp_malformed} datagrams were neither RTP nor whole TS packets, and dropped so far: "
+          "have whole 188-byte packets sent (ffmpeg: pkt_size=1316), or RTP");
   table
       .counter("ts_malformed", c.ts_malformed, "packets",
                "Packets dropped: not a whole number of TS packets of 188 bytes.")
-      .sign_as_it_grows("no whole packets of transport stream, {ts_malformed} dropped by now: have "
-                        "188-byte packets sent whole (ffmpeg: pkt_size=1316)");
+      .sign_as_it_grows(
+          "{ts_malformed} datagrams did not consist of whole TS packets, and were dropped so "
+          "far: have whole 188-byte packets sent (ffmpeg: pkt_size=1316)");
   table
       .counter("other_type", c.other_type, "packets",
                "Packets dropped: RTP of another payload type.")
       .sign_as_it_grows(
-          "RTP comes to it that is no transport stream by its type, {other_type} packets by now: "
-          "have its sender send type 33");
+          "{other_type} RTP packets were no transport stream by their payload type so far: have "
+          "its sender use type 33");
   table
       .counter("no_sync", c.no_sync, "packets",
                "Packets dropped: the length of whole TS packets, but no sync bytes.")
       .sign_as_it_grows(
-          "what comes to it is no transport stream but by its length, {no_sync} packets by now: "
-          "look at what sends to its address");
+          "{no_sync} packets had the length of a transport stream, but no sync bytes, so far: "
+          "check what sends to its address");
   table
       .counter(
           "unnumbered", c.unnumbered, "packets",
           "Packets dropped: without RTP, on the second leg; they would duplicate the first leg's.")
       .sign_as_it_grows(
-          "what comes to it has no RTP, whose numbers put two legs together, {unnumbered} packets "
-          "by now: have its sender send RTP");
+          "{unnumbered} packets came without RTP, whose numbers two legs need, so far: have its "
+          "sender send RTP");
   table.counter("empty", c.empty, "packets", "RTP packets without payload, forwarded unchanged.");
 }
 
@@ -291,14 +308,17 @@ inline void describe(CounterTable& table, OutputCounters& c) {
                "Packets dropped, oldest first, because the output was too slow.")
       .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
-      .sign_as_it_grows("the network does not take its packets, and {dropped} are dropped by now: "
-                        "look at the interface, and at what else sends by it");
+      .sign_as_it_grows(
+          "the network is too slow for it, and {dropped} packets were dropped so far: check the "
+          "interface, and what else sends through it");
   table.counter("refused", c.refused, "packets", "Packets that the kernel refused to send.")
-      .sign_as_it_grows("the system refuses to send, {refused} packets by now: look at the route, "
-                        "the MTU and the firewall");
+      .sign_as_it_grows(
+          "the kernel refused to send {refused} packets so far: check the route, the MTU and "
+          "the firewall");
   table.counter("unreachable", c.unreachable, "errors", "Packets reported as undeliverable (ICMP).")
-      .sign_as_it_grows("the network says that nobody gets it, {unreachable} times by now: look "
-                        "whether its receiver runs, and listens at that port");
+      .sign_as_it_grows(
+          "the network reported {unreachable} times so far that it is unreachable: check that "
+          "its receiver runs, and listens at that port");
   table.boolean("is_aside", c.is_aside,
                 "It has a separate socket, because nobody answered for its address.");
   table.boolean("is_muted", c.is_muted, "Nothing is sent to it, because of tsrelay.mute.");
@@ -326,17 +346,18 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
       .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
       .sign_as_it_grows(
-          "the disk is too slow, and {dropped} packets are missing in it: look at the "
-          "drive, and at what else writes to it");
+          "the disk is too slow, and {dropped} packets are missing in it: check the drive, and "
+          "what else writes to it");
   table.counter("errors", c.errors, "packets", "Writes that failed.")
       .sign_as_it_grows(
-          "packets cannot be written, {errors} by now: look whether the disk is full, "
-          "and what the kernel's log says of it");
+          "{errors} writes failed so far: check whether the disk is full, and what the kernel's "
+          "log says about it");
   table
       .counter("foreign", c.foreign, "packets",
                "Datagrams that are no transport stream, and are not recorded.")
-      .sign_as_it_grows("{foreign} of its packets by now are no transport stream, and are not in "
-                        "it: look at what the sender sends");
+      .sign_as_it_grows(
+          "{foreign} datagrams were no transport stream, and are not in it: check what the "
+          "sender sends");
   table.counter("files", c.files, "files", "Files begun, or continued after a start.");
   table.gauge("file", c.file, "number", "The number in the name of the current file.");
   table.boolean("is_next_ready", c.is_next_ready, "The next file, if there is one, is empty.");
@@ -344,7 +365,7 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
       .boolean(
           "is_stuck", c.is_stuck,
           "No next file is available: packets that do not fit into the current one are dropped.")
-      .sign_from(1, "the next file of it cannot be emptied, and packets will be missing in it: the "
+      .sign_from(1, "its next file cannot be emptied, and packets will be missing in it: the "
                     "log says which file, and why");
 }
 
@@ -361,12 +382,13 @@ inline void describe(CounterTable& table, ReaderCounters& c) {
       .counter("dropped", c.dropped, "packets",
                "Packets dropped, oldest first, because a reader held too many.")
       .refusals_of("stream.queue_packets")
-      .sign_as_it_grows("a reader is too slow, and {dropped} packets are dropped by now: it must "
-                        "give back what is lent to it sooner");
+      .sign_as_it_grows(
+          "a reader is too slow, and {dropped} packets were dropped so far: it must return "
+          "loans sooner");
   table.gauge("lent", c.lent, "packets", "Packets that readers hold now.");
   table
       .counter("gone", c.gone, "processes", "Readers that left, died, or may not read the buffers.")
-      .no_sign("readers come and go; [[process]] tells of one that has died");
+      .no_sign("readers come and go; the alert of its [[process]] names one that died");
 }
 
 }  // namespace bedplate::relay

@@ -96,7 +96,7 @@ def a_cpuset_that_shrinks_is_a_sign_until_it_grows(box):
                   appliance.log_text(), "the log")
         seen = box.bedplate("top", "--once", "--json", "--interval", "0.1", "--directory",
                             appliance.runtime_directory).stdout
-        expect_in("its thread may not run on its core: give that back", seen, "what top says")
+        expect_in("its thread may not run on its core: return the core", seen, "what top says")
         give({cpu, *others})
         wait_for(lambda: counted(appliance) == (1, 0), "the end of the sign")
         expect(os.sched_getaffinity(thread), {cpu}, "where the shard may run")

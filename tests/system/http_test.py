@@ -222,7 +222,7 @@ def the_page_asks_where_no_events_come(box):
     browser = Browser(box, f"http://127.0.0.1:{port}/")
     browser.wait("now && before && !isLive && document.getElementById('log').textContent", "numbers")
     browser.wait("document.getElementById('signs').textContent"
-                 ".includes('requests are answered with an error')", "what is refused")
+                 ".includes('requests were answered with an error')", "what is refused")
 
 
 @test()

@@ -127,7 +127,7 @@ def a_file_that_is_moved_away_is_left_alone(box):
     send_all(out, payloads[20:100], port, [receiver], expected=lambda n: 20 + n)
     wait_for(lambda: counter(relay, "dropped") == 60, "what does not fit to be dropped")
     wait_for(lambda: counter(relay, "is_stuck"), "that it is told")
-    wait_for(lambda: "the next file of it cannot be emptied" in alerts(box, relay), "an alert")
+    wait_for(lambda: "its next file cannot be emptied" in alerts(box, relay), "an alert")
     expect_in("it was moved away or removed, and is left alone", relay.log_text(), "the log")
     relay.stop()
     with open(kept, "rb") as file:

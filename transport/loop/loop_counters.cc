@@ -17,15 +17,15 @@ void describe(CounterTable& table, EventLoopCounters& c) {
   table
       .counter("stalls", c.stalled.stalls, "stalls",
                "Steps that occupied it for longer than stall_ms.")
-      .sign_as_it_grows("something keeps it for too long, {stall_longest_ns} at most");
+      .sign_as_it_grows("steps occupied it for too long, {stall_longest_ns} at most");
   table.gauge("stall_longest_ns", c.stalled.longest_ns, "ns", "The longest stall.")
-      .no_sign("stalls has it in its words");
+      .no_sign("the alert of stalls names it");
   table
       .counter("call_stalls", c.call_stalls, "stalls",
                "Stalls in which a call from another thread ran.")
-      .no_sign("stalls has them");
+      .no_sign("stalls counts them");
   table.counter("timer_stalls", c.timer_stalls, "stalls", "Stalls in which a timer ran.")
-      .no_sign("stalls has them");
+      .no_sign("stalls counts them");
   table.counter("preemptions", c.stalled.preemptions, "times",
                 "Waits longer than stall_ms for its core, which ran something else.");
   table.counter("standstills", c.stalled.standstills, "times",
@@ -43,7 +43,7 @@ void describe(CounterTable& table, SourceCounters& c) {
   table
       .counter("stalls", c.stalls, "stalls",
                "Stalls of the shard that it caused or, if that is not known, in which it had work.")
-      .no_sign("those of the shard have them");
+      .no_sign("the shard's stalls count them");
 }
 
 }  // namespace bedplate

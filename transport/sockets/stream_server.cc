@@ -257,14 +257,15 @@ void describe(CounterTable& table, const StreamServerCounters& counters, const c
       "Connections closed at once: all planned ones were open, or the service drains.");
   if (key != nullptr) refused.refusals_of(key);
   refused.sign_as_it_grows(
-      "clients are sent away, {connections_refused} by now: end those that are not needed, or have "
-      "more of them planned (max_connections)");
+      "{connections_refused} clients were refused so far, because too many are connected: end "
+      "some, or plan for more (max_connections)");
   table
       .counter("connections_foreign", counters.connections_foreign, "connections",
                "Connections closed: the client spoke another protocol, such as HTTP; nothing of "
                "it was executed.")
-      .sign_as_it_grows("{connections_foreign} of its clients spoke another protocol, as a page in "
-                        "somebody's browser does: the log says from where");
+      .sign_as_it_grows(
+          "{connections_foreign} clients spoke another protocol so far, as a web page in a "
+          "browser can: the log says from where");
   table.counter("received_bytes", counters.received_bytes, "bytes", "Bytes received from clients.")
       .at_a_glance("received");
   table.counter("sent_bytes", counters.sent_bytes, "bytes", "Bytes sent to clients.")

@@ -267,20 +267,21 @@ class Grown {
 TEST(CounterSigns, WhatADriveOrAFileFails) {
   Grown::expect<NvmeQueueCounters>(
       directory, "errors",
-      "it fails commands, 3 by now (0 without an answer): the log says "
-      "which; if it goes on, replace the drive\n");
+      "it failed 3 commands so far (0 without an answer): the log says which; if this "
+      "continues, replace the drive\n");
   Grown::expect<NvmeCounters>(directory, "critical_warnings",
-                              "it warns of itself (3: spare 1, temperature 2, unreliable 4, read "
-                              "only 8, backup 16): cool it for a 2, else replace it\n");
+                              "its health log has warnings (3: spare 1, temperature 2, "
+                              "unreliable 4, read only 8, backup 16): cool it for a 2, else "
+                              "replace it\n");
   Grown::expect<NvmeCounters>(directory, "new_media_errors",
-                              "it loses data, 3 times by now and 0 ever: copy its volumes "
-                              "elsewhere, and replace the drive\n");
+                              "it lost data 3 times so far, and 0 times in its lifetime: copy "
+                              "its volumes elsewhere, and replace the drive\n");
   Grown::expect<FileCounters>(directory, "file_errors",
-                              "operations on it fail, 3 by now: look whether its file system is "
-                              "full, and what the kernel's log says of its drive\n");
+                              "3 operations on it failed so far: check whether its file system "
+                              "is full, and what the kernel's log says about its drive\n");
   Grown::expect<FileCounters>(directory, "file_polling_ended",
-                              "the kernel no longer polls its drive, and all goes by the ordinary "
-                              "ring: look at queue/io_poll in /sys/block, and start anew, or leave "
+                              "the kernel no longer polls its drive, and the ordinary ring is "
+                              "used: check queue/io_poll in /sys/block, and restart, or leave "
                               "\"polled\" out\n");
 }
 
@@ -293,48 +294,48 @@ TEST(CounterSigns, WhatADriveHadLostBeforeIsNone) {
 
 TEST(CounterSigns, WhatAPortLoses) {
   Grown::expect<PortCounters>(directory, "missed_frames",
-                              "its shards are too slow, and 3 frames are lost by now: give each a "
-                              "core of its own, longer queues, or more of them\n");
+                              "its shards are too slow, and 3 frames were lost so far: give "
+                              "each shard a core of its own, lengthen the queues, or add "
+                              "shards\n");
   Grown::expect<PortCounters>(directory, "receive_errors",
-                              "frames come damaged, 3 by now: look at the cable, the module and "
+                              "3 frames were damaged so far: check the cable, the module and "
                               "the other end of the link\n");
   Grown::expect<PortCounters>(directory, "send_errors",
-                              "the device fails to send, 3 frames by now: look at its link, and at "
-                              "what its driver logs\n");
+                              "the device failed to send 3 frames so far: check its link, and "
+                              "its driver's log\n");
   Grown::expect<PortCounters>(directory, "no_buffer_frames",
-                              "frames find no buffer, and 3 are lost by now: give the port more "
-                              "buffers\n");
+                              "3 frames found no buffer and were lost so far: give the port "
+                              "more buffers\n");
 }
 
 TEST(CounterSigns, WhatTheRelayLosesOrDrops) {
   Grown::expect<relay::StreamCounters>(directory, "lost",
-                                       "packets are lost on the way here, 3 by now: look at the "
-                                       "sender and the network; a second leg or FEC would bring "
-                                       "them back\n");
+                                       "3 packets were lost so far: check the sender and the "
+                                       "network; a second leg or FEC would recover them\n");
   Grown::expect<relay::OutputCounters>(directory, "dropped",
-                                       "the network does not take its packets, and 3 are dropped "
-                                       "by now: look at the interface, and at what else sends by "
-                                       "it\n");
+                                       "the network is too slow for it, and 3 packets were "
+                                       "dropped so far: check the interface, and what else "
+                                       "sends through it\n");
   Grown::expect<relay::OutputCounters>(directory, "refused",
-                                       "the system refuses to send, 3 packets by now: look at the "
+                                       "the kernel refused to send 3 packets so far: check the "
                                        "route, the MTU and the firewall\n");
   Grown::expect<relay::RecordingCounters>(directory, "dropped",
-                                          "the disk is too slow, and 3 packets are missing in it: "
-                                          "look at the drive, and at what else writes to it\n");
+                                          "the disk is too slow, and 3 packets are missing in "
+                                          "it: check the drive, and what else writes to it\n");
   Grown::expect<relay::RecordingCounters>(directory, "errors",
-                                          "packets cannot be written, 3 by now: look whether the "
-                                          "disk is full, and what the kernel's log says of it\n");
+                                          "3 writes failed so far: check whether the disk is "
+                                          "full, and what the kernel's log says about it\n");
   Grown::expect<relay::ReaderCounters>(directory, "dropped",
-                                       "a reader is too slow, and 3 packets are dropped by now: it "
-                                       "must give back what is lent to it sooner\n");
+                                       "a reader is too slow, and 3 packets were dropped so "
+                                       "far: it must return loans sooner\n");
 }
 
 TEST(CounterSigns, WhoIsSentAwayAndWhatAPeerLoses) {
   Grown::expect<nbd::ConnectionCounters>(directory, "connections_refused",
-                                         "clients are sent away, 3 by now: end those that are not "
-                                         "needed, or raise max_connections\n");
+                                         "3 clients were refused so far, because too many are "
+                                         "connected: end some, or raise max_connections\n");
   Grown::expect<PeersCounters>(directory, "lost",
-                               "a peer has ended before it had all, and 3 messages are lost by "
-                               "now: its log says why it did, those who sent them must do so "
+                               "a peer ended before it had consumed all messages, and 3 were "
+                               "lost so far: its log says why; their senders must send them "
                                "again\n");
 }

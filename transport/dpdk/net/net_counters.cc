@@ -82,7 +82,7 @@ void describe(CounterTable& table, NetCounters& c) {
       .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
                "Datagrams longer than the buffer of their socket.")
       .sign_as_it_grows(
-          "datagrams come that are longer than their buffer, {truncated_datagrams} by now: raise "
+          "{truncated_datagrams} datagrams were longer than their buffer so far: raise "
           "buffer_bytes, or have shorter ones sent");
   table.counter("looped_frames", c.looped_frames, "frames",
                 "Frames looped back: own multicast, and packets to an own address.");
@@ -92,14 +92,14 @@ void describe(CounterTable& table, NetCounters& c) {
       .counter("address_conflicts", c.address_conflicts, "times",
                "Claims of another station to an address of this port.")
       .sign_as_it_grows(
-          "another station has an address of this port, {address_conflicts} times by now: the log "
-          "names both; give one of them another address");
+          "another station claimed an address of this port {address_conflicts} times so far: "
+          "the log names both; give one of them another address");
   table
       .counter("neighbours_full", c.neighbours_full, "times",
                "Neighbours refused: the table was full.")
       .sign_as_it_grows(
-          "there is no room for more neighbours, {neighbours_full} times by now: have fewer "
-          "stations in its network, with a router before them");
+          "its table of neighbours was full {neighbours_full} times so far: have fewer stations "
+          "in its network, behind a router");
   for (uint32_t i = 1; i < kDropCount; ++i) {
     const DropText& drop = kTexts[i];
     std::string name = "drop_" + std::string(drop.name);
@@ -110,7 +110,7 @@ void describe(CounterTable& table, NetCounters& c) {
       const std::string is = "{" + name + "} are dropped by now: " + drop.help;
       counter.sign_as_it_grows((is + "; " + drop.cure).c_str());
     } else {
-      counter.no_sign("a network carries such frames for others");
+      counter.no_sign("a network carries such frames for other stations");
     }
   }
 }

@@ -46,26 +46,26 @@ inline void describe(CounterTable& table, DatagramCounters& c) {
       .counter("datagrams_unknown", c.strange, "datagrams",
                "Datagrams dropped: their sender is not connected.")
       .sign_as_it_grows(
-          "datagrams come of nobody who is connected, {datagrams_unknown} dropped by now: look "
-          "for a peer that was given up, or who else sends to this queue");
+          "{datagrams_unknown} datagrams came from no connected peer, and were dropped so far: "
+          "look for a peer that was given up, or another sender to this queue");
   table
       .counter("datagrams_malformed", c.malformed, "datagrams",
                "Datagrams of peers dropped: too short, or with an invalid header.")
       .sign_as_it_grows(
-          "peers send datagrams of no sense, {datagrams_malformed} dropped by now: have all peers "
-          "be of builds that agree");
+          "{datagrams_malformed} datagrams of peers were malformed, and dropped so far: all "
+          "peers must be of builds that agree");
   table
       .counter("datagrams_failed", c.failed, "datagrams",
                "Datagrams that the device refused or failed to send.")
       .sign_as_it_grows(
-          "the device does not send, {datagrams_failed} datagrams by now: look at its port "
-          "(`rdma link`), and at the kernel's log");
+          "the device did not send {datagrams_failed} datagrams so far: check its port (`rdma "
+          "link`), and the kernel's log");
   table
       .counter("datagram_resets", c.renewed, "resets",
                "Restarts of the failed queue pair; datagrams in it were lost.")
       .sign_as_it_grows(
-          "its queue of datagrams fails, {datagram_resets} times by now, and loses what lies in "
-          "it: look at the device in the kernel's log");
+          "its datagram queue failed {datagram_resets} times so far, and lost the datagrams in "
+          "it: check the kernel's log for the device");
 }
 
 inline void describe(CounterTable& table, VerbsCounters& c) {
@@ -73,26 +73,27 @@ inline void describe(CounterTable& table, VerbsCounters& c) {
   table.counter("received", c.received, "messages", "Received messages.");
   table.counter("unhandled", c.unhandled, "messages", "Messages and datagrams without a handler.")
       .sign_as_it_grows(
-          "messages come that nothing here handles, {unhandled} by now: have their senders be of "
-          "a build that agrees with this one");
+          "{unhandled} messages found no handler so far: their senders must be of a build that "
+          "agrees with this one");
   table
       .counter("resent", c.resent, "messages",
                "Messages sent again after a lost connection, to the same instance of the peer.")
-      .no_sign("nothing of it is lost, and broken has its cause");
+      .no_sign("nothing is lost, and broken counts the cause");
   table
       .counter("lost", c.lost, "messages",
                "Accepted messages that the peer's instance had not consumed when it ended.")
-      .sign_as_it_grows("a peer has ended before it had all, and {lost} messages are lost by now: "
-                        "its log says why it did, those who sent them must do so again");
+      .sign_as_it_grows(
+          "a peer ended before it had consumed all messages, and {lost} were lost so far: its "
+          "log says why; their senders must send them again");
   table.counter("connected", c.connected, "connections", "Established connections.");
   table.counter("broken", c.broken, "connections", "Broken connections.")
       .sign_as_it_grows(
-          "connections to peers break, {broken} by now: look at the cable, the switch and the "
+          "{broken} connections to peers broke so far: check the cable, the switch and the "
           "peer's log");
   table.counter("cut_off", c.cut_off, "peers", "Peers cut off because they violated the protocol.")
       .sign_as_it_grows(
-          "peers that broke the rules are cut off, {cut_off} by now: the log names them; have "
-          "both be of builds that agree");
+          "{cut_off} peers violated the protocol and were cut off so far: the log names them; "
+          "both must be of builds that agree");
   table.counter("bounced_bytes", c.bounced_bytes, "bytes", "Bytes copied through bounce buffers.");
   table.counter("kicks", c.kicks, "requests",
                 "Requests posted only because none had completed for a while.");
