@@ -1,4 +1,4 @@
-// Asks the kernel whether a thread sleeps. The bell's word cannot tell: a sender may have cleared
+// Asks the kernel whether a thread sleeps. The bell's word is no proof: a sender may have cleared
 // it and been stopped before it woke the sleeper.
 #pragma once
 

@@ -16,11 +16,11 @@ inline constexpr char kOwnerHeapOwner[] = "heap:owner";
 
 enum class Command : uint32_t {
   kRun,
-  kStop,  // send nothing more, receive what is left
+  kStop,  // send nothing more, receive the remaining messages
   kEnd,
 };
 
-// A count together with its receiver: the low bits of the receiver's generation.
+// Packs a count with the low bits of the receiver's generation.
 constexpr uint64_t pack_count(uint64_t generation, uint64_t count) noexcept {
   return generation << 40 | count;
 }
@@ -36,14 +36,14 @@ struct alignas(kCacheLineBytes) BoardRow {
   std::atomic<uint64_t> boxes_granted;
   std::atomic<uint64_t> boxes_returned;
   std::atomic<uint64_t> abandoned;
-  // Written by the process that stops the member: the end of its last stop; UINT64_MAX: it is
-  // stopped now.
+  // The end of the member's last stop, written by the process that stops the member. UINT64_MAX:
+  // the member is stopped now.
   std::atomic<uint64_t> stopped_until_ns;
-  std::atomic<uint64_t> longest_ns;  // from send to receive, if not stopped
+  std::atomic<uint64_t> longest_ns;  // longest delay from send to receive, without stops
   std::atomic<uint32_t> must_hurry;  // send only short messages, one after the other
   std::atomic<uint32_t> must_leave;
   std::atomic<uint32_t> has_stopped;
-  std::atomic<uint32_t> is_done;            // stopped; all is received and returned
+  std::atomic<uint32_t> is_done;            // has stopped; everything is received and returned
   std::atomic<uint64_t> sent[kMemberMax];   // pack_count; stored after each send that succeeded
   std::atomic<uint64_t> heard[kMemberMax];  // messages received from each current incarnation
   std::atomic<uint64_t> lent[kMemberMax];   // loans not returned by each member

@@ -22,7 +22,7 @@
 namespace bedplate::strain {
 namespace {
 
-constexpr uint32_t kHonestCount = 4;  // with the owner
+constexpr uint32_t kHonestCount = 4;  // including the owner
 constexpr uint32_t kFlooderCount = 2;
 using test::kPatienceNs;
 constexpr uid_t kStranger = 65534;
@@ -46,7 +46,7 @@ Fd file_of(const Segment& segment) {
   return Fd(open(path, O_RDWR | O_CLOEXEC));
 }
 
-// Against writing by the next joiner, and all else that can be sealed.
+// Tries all seals, among them one against writes by the next joiner.
 void seal(const Segment& segment) {
   const Fd file = file_of(segment);
   for (const int kind :
@@ -90,7 +90,7 @@ void Door::start_honest() {
   longest_join_ns_ = std::max(longest_join_ns_, monotonic_ns() - begin);
 }
 
-// The others must hear of it, and its place come back.
+// Kills a member. The others must be notified, and the member's slot must become free.
 void Door::kill_one() {
   const size_t place = random_() % honest_.size();
   const pid_t pid = honest_[place];
@@ -140,8 +140,8 @@ void Door::run(uint64_t nanoseconds) {
 
 }  // namespace
 
-// As another user, which may not join: connects, and says nothing, nonsense, or something that is
-// refused.
+// Runs as another user, which may not join. Connects, and then sends nothing, nonsense, or a
+// request that is refused.
 int be_flooder(const char* socket_path, uint64_t seed) {
   if (setgroups(0, nullptr) == 0 && setresgid(kStranger, kStranger, kStranger) == 0 &&
       setresuid(kStranger, kStranger, kStranger) != 0) {
@@ -169,7 +169,8 @@ int be_flooder(const char* socket_path, uint64_t seed) {
   }
 }
 
-// A member that polls as others do, and spoils its own memory and the group's for the next joiner.
+// Runs a member that polls like others, but seals the group's memory and its own, and punches holes
+// in its own.
 int be_sealer(const char* socket_path, uint64_t) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   JoinedGroup group = join_group(socket_path);

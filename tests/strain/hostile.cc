@@ -21,7 +21,7 @@ namespace {
 constexpr uint32_t kRoundsOfEpisode = 100;
 constexpr PoolId kPoolId = {7, 8};
 
-// Small, so that what is scribbled is soon used.
+// Small, so that overwritten memory is soon used.
 GroupShape scribbled_shape(GroupKind kind, uint32_t member_count) {
   GroupShape shape = strained_shape(kind, member_count);
   shape.entry_count = 16;
@@ -39,8 +39,8 @@ struct Playing {
 };
 Playing* playing = nullptr;
 
-// A group whose members are all here. Its memory has exactly its size, so that the sanitizer sees
-// reads behind its end.
+// A group whose members all run in this thread. Its memory has exactly the size of the layout, so
+// that the sanitizer detects reads behind its end.
 class Episode {
  public:
   Episode(GroupKind kind, uint64_t seed)
@@ -166,12 +166,12 @@ void scribble_once(GroupKind kind, uint64_t seed) {
 }
 
 void scribble_in_process(uint64_t nanoseconds, uint64_t mutation_max, uint64_t seed) {
-  set_log_level(LogLevel::kError);  // cut-offs are counted
+  set_log_level(LogLevel::kError);  // cut-offs are only counted
   const uint64_t begin = monotonic_ns();
   constexpr GroupKind kKinds[] = {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange};
   uint64_t count = 0;
   for (; monotonic_ns() - begin < nanoseconds && Episode::mutations < mutation_max; ++count) {
-    alarm(10);  // the end of one that hangs
+    alarm(10);  // ends an episode that hangs
     *playing = {kKinds[count % 3], seed + count};
     scribble_once(playing->kind, playing->seed);
   }

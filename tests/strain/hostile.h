@@ -5,12 +5,13 @@
 
 namespace bedplate::strain {
 
-// One thread plays all the members and scribbles in between, in short episodes, each of which its
-// seed repeats; until the time is over or there were so many mutations. For speed, and for replay.
+// Runs short episodes for `nanoseconds`, or until they have made `mutation_max` mutations. In each,
+// one thread plays all members and scribbles in between. This is fast, and a seed repeats its
+// episode.
 void scribble_in_process(uint64_t nanoseconds, uint64_t mutation_max, uint64_t seed);
 void scribble_once(GroupKind kind, uint64_t seed);
-// share_episode() before the playing process is forked; say_episode() names the episode after it
-// has failed.
+// Call share_episode() before the fork of the playing process. After a failure, say_episode()
+// prints the episode.
 void share_episode();
 void say_episode();
 

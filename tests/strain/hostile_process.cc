@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kLifeNs = 60 * kNsPerMs;  // of each scribbler
 using test::kPatienceNs;
 
-// Traffic that proves itself, between processes that the scribbler has nothing to do with.
+// Verified traffic in a group that the scribbler has not joined.
 class Bystanders {
  public:
   Bystanders(GroupKind kind, uint32_t process_count, uint64_t seed)
@@ -79,7 +79,8 @@ int be_scribbler(const char* socket_path, uint64_t seed) {
   Scribbler scribbler(group.shm.segment, group.pool.own_heap()->memory(), true, seed);
   std::mt19937_64 random(seed);
   while (!group.pool.is_owner_gone()) {
-    // Some honest traffic first, or there would be nothing but a cut-off peer.
+    // Some honest traffic first: otherwise the victim would only see a peer that is cut off at
+    // once.
     for (uint64_t i = random() % 256; i > 0; --i) self.step();
     for (uint64_t i = 1 + random() % 16; i > 0; --i) scribbler.scribble();
     group.board->mutations.store(scribbler.count(), std::memory_order_relaxed);
@@ -91,7 +92,7 @@ void scribble_beside_others(GroupKind kind, uint64_t nanoseconds, uint64_t seed)
   set_log_level(LogLevel::kError);
   Bystanders group(GroupKind::kLazy, 3, seed + 1);
   Bystanders exchange(GroupKind::kExchange, 2, seed + 2);
-  // Enough places: a scribbler's leftovers may keep its own place from being given out anew.
+  // Spare slots: the data that a scribbler leaves may prevent the reuse of its own slot.
   const uint32_t member_count = kind == GroupKind::kExchange ? 2 : 8;
   StrainedGroup scribbled(strained_shape(kind, member_count), seed);
   VictimThread victim(scribbled, seed);
@@ -116,7 +117,7 @@ void scribble_beside_others(GroupKind kind, uint64_t nanoseconds, uint64_t seed)
     if (const int status = StrainedGroup::status_of(pid); status != -SIGKILL) {
       fail("the scribbler itself ended with %d", status);
     }
-    // Its place comes back, unless it has seen to it that it does not.
+    // The scribbler's slot becomes free, unless the scribbler's writes prevent it.
     time_until([&] { return scribbled.taken_count() == 1; }, kNsPerSecond / 2);
   }
   victim.end();

@@ -15,13 +15,13 @@
 namespace bedplate::strain {
 namespace {
 
-constexpr uint32_t kProcessCount = 5;  // with the owner
+constexpr uint32_t kProcessCount = 5;  // including the owner
 using test::kPatienceNs;
 
 // The longest wait of each kind.
 struct Longest {
   uint64_t progress_ns = 0;  // until a survivor had received something after a death
-  uint64_t free_ns = 0;      // until the dead one's place could be given out again
+  uint64_t free_ns = 0;      // until the dead member's slot was free
 
   static void note(uint64_t* longest, uint64_t took, const char* what) {
     if (took == UINT64_MAX) fail("%s takes longer than 10 s", what);
@@ -30,7 +30,7 @@ struct Longest {
 };
 
 void pause_ns(uint64_t nanoseconds) {
-  // Sleeping takes some 50 us by itself: shorter times are waited for.
+  // nanosleep() takes some 50 us longer: the last 100 us, and short pauses, are busy waits.
   const uint64_t until = monotonic_ns() + nanoseconds;
   if (nanoseconds > 200 * kNsPerUs) {
     const timespec duration = {0, static_cast<long>(nanoseconds - 100 * kNsPerUs)};
@@ -64,11 +64,11 @@ class KillRounds {
   StrainedGroup group_;
   std::mt19937_64 random_;
   std::vector<pid_t> peers_;
-  size_t open_files_ = SIZE_MAX;  // the fewest after a round
+  size_t open_files_ = SIZE_MAX;  // the smallest number after a round
   Longest longest_;
-  uint64_t join_ns_ = 0;  // how long it took the last ones to join
+  uint64_t join_ns_ = 0;  // duration of the last start
   uint64_t abandoned_ = 0;
-  uint64_t joined_first_ = 0;  // of those who were to be killed as they join
+  uint64_t joined_first_ = 0;  // had joined before a kill that aimed at the join
   uint64_t left_first_ = 0;
 };
 
@@ -84,10 +84,10 @@ void KillRounds::kill_at_work() {
   const pid_t pid = peers_[victim];
   peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(victim));
   const uint32_t member = group_.wait_until_alive(pid);
-  // A kill hits the few instructions in which a slot is taken and not yet published only in a
-  // sender that does nothing else.
+  // Half of the victims send only short messages. A kill then often hits the few instructions
+  // between claiming and publishing a slot.
   group_.board().rows[member].must_hurry.store(below(2) != 0, std::memory_order_release);
-  // From its first instructions on to well in the middle of everything.
+  // The kill comes early or in the middle of the traffic.
   pause_ns(below(below(2) == 0 ? 100 * kNsPerUs : 5 * kNsPerMs));
   kill_and_check(pid, member);
 }
@@ -114,7 +114,7 @@ void KillRounds::kill_joining() {
   kill_and_check(pid, member);
 }
 
-// `member` is 0: it may have become one, or not.
+// `member` 0: the process may have joined in the meantime, or not.
 void KillRounds::kill_and_check(pid_t pid, uint32_t member) {
   uint64_t received[kMemberMax];
   for (uint32_t i = 0; i < kProcessCount; ++i) {
@@ -132,7 +132,7 @@ void KillRounds::kill_and_check(pid_t pid, uint32_t member) {
   if (member != 0) check_parts(member);
 }
 
-// Each survivor must receive something, while there are two or more of them.
+// Checks that each survivor receives a message. At least two members survive each kill.
 void KillRounds::check_progress(const uint64_t (&received)[kMemberMax], uint32_t member) {
   const uint64_t killed_ns = monotonic_ns();
   for (uint32_t i = 0; i < kProcessCount; ++i) {
@@ -170,7 +170,7 @@ void KillRounds::check_parts(uint32_t member) {
   }
   const std::span<const std::byte> part =
       segment.memory().subspan(segment.layout().member(member), segment.layout().member_bytes());
-  // The bell's word comes first: any member that rings may write it.
+  // Skips the bell's word, which comes first: any member that rings may write it.
   const auto first = part.begin() + kCacheLineBytes;
   if (std::any_of(first, part.end(), [](std::byte byte) { return byte != std::byte{0}; })) {
     fail("the part of member %u was written after it was made as new", member);
@@ -183,7 +183,8 @@ void KillRounds::run(uint32_t rounds) {
     start_all();
     const uint64_t kind = below(10);
     kind < 6 ? kill_at_work() : kind < 8 ? kill_leaving() : kill_joining();
-    // The same number of others is there each time. A thread of its own closes what they leave.
+    // The number of peers is the same after each round. A separate thread closes the files that
+    // dead peers leave, so the count may fall a little later.
     open_files_ = std::min(open_files_, open_file_count());
     if (!test::eventually([this] { return open_file_count() <= open_files_; })) {
       fail("%zu files are open after %u rounds, %zu were before", open_file_count(), round + 1,
@@ -226,7 +227,7 @@ void kill_members(GroupKind kind, bool has_boxes, uint32_t rounds, uint64_t seed
 }
 
 void kill_owner(GroupKind kind, uint64_t seed) {
-  // Orphans come here, so that their exit codes can be seen.
+  // Orphans become children of this process, so that it can read their exit codes.
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t owner = fork();
   if (owner == 0) {

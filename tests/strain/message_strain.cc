@@ -10,8 +10,9 @@
 //                                              selects cases; MS: the limit for a hang (20000)
 //   message_strain stop EVENTS                 members are stopped, others are killed and join
 //   message_strain sleepers ROUNDS             the owner is killed while all others sleep
-//   message_strain door SECONDS                strangers flood the join socket, a member seals and
-//                                              punches, while others die, join and send
+//   message_strain door SECONDS                strangers flood the join socket, and a member seals
+//                                              and punches its files, while others die, join and
+//                                              send
 //   message_strain hostile SECONDS             members overwrite all memory that they may write,
 //                                              while others use it, and others work in parallel
 //   message_strain mutations COUNT             the same in one process, faster
@@ -47,7 +48,7 @@ namespace {
 int passed = 0;
 int failed = 0;
 
-// Kills the processes that a failed part has left: they are this process's children now, and some
+// Kills the processes that a failed part has left. They are children of this process now, and some
 // may be stopped.
 void end_orphans() {
   std::ifstream children("/proc/self/task/" + std::to_string(getpid()) + "/children");
@@ -57,7 +58,7 @@ void end_orphans() {
   }
 }
 
-// Runs `body` in a process of its own: a pool is made once in a life.
+// Runs `body` in a process of its own: each process creates its pool only once.
 template <typename Body>
 void run_part(Body&& body) {
   std::fflush(nullptr);
@@ -147,7 +148,7 @@ int run_door(uint64_t seconds) {
   return conclude(seed);
 }
 
-// For so long, or so many mutations.
+// Runs episodes for `nanoseconds`, or until they have made `count` mutations.
 void run_episodes(uint64_t nanoseconds, uint64_t count, const test::Seed& seed) {
   share_episode();
   run_part([&] { scribble_in_process(nanoseconds, count, seed.value()); });

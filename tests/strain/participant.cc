@@ -91,8 +91,8 @@ void Participant::receive(const Message& message) noexcept {
   held_[held_count_++] = {header, message.loan};
 }
 
-// Notes the message's delay, unless a stop of either end has caused it: a stop that began before
-// the message came and was not over when it was sent.
+// Notes the message's delay, unless a stop of its sender or receiver ended after the message was
+// sent.
 void Participant::note_delay(uint32_t from, uint64_t sent_ns) noexcept {
   for (const uint32_t end : {from, self_}) {
     if (board_->rows[end].stopped_until_ns.load(std::memory_order_acquire) >= sent_ns) return;
@@ -103,7 +103,7 @@ void Participant::note_delay(uint32_t from, uint64_t sent_ns) noexcept {
   }
 }
 
-// A loan is verified once more before it goes back: it was the borrower's all the time.
+// Verifies a loan once more before it is returned: nobody may write it while it is lent.
 void Participant::release_one() {
   if (held_count_ == 0) return;
   const Held held = held_[0];
@@ -119,7 +119,7 @@ void Participant::release_one() {
 void Participant::returned(Block& block) noexcept {
   if (!block.is_out) fail("member %u: a block was returned twice", self_);
   block.is_out = false;
-  // A reader that has not ended shall notice.
+  // A borrower that still reads the block notices this.
   std::memset(block.memory.data(), 0xee, block.memory.size());
   row().lent[block.peer].fetch_sub(1, std::memory_order_relaxed);
   row().loans_out.fetch_sub(1, std::memory_order_relaxed);
@@ -134,8 +134,8 @@ void Participant::learn(const PeerEvent& event) noexcept {
   }
 }
 
-// Nothing is lost that was published: the dead one counted after each send, so at most one more
-// than it counted may have come.
+// Checks that no published message of the dead member is lost. The member counted after each send,
+// so at most one message more than its count may have arrived.
 void Participant::check_last_words(const PeerEvent& event) noexcept {
   Peer& peer = peers_[event.member];
   peer.is_joined = false;
@@ -159,7 +159,7 @@ void Participant::connect_to_new() {
     Peer& peer = peers_[i];
     if (!peer.is_joined || peer.endpoint != nullptr) continue;
     auto endpoint = messenger_.connect({i});
-    if (!endpoint.ok()) continue;  // it has died meanwhile
+    if (!endpoint.ok()) continue;  // the member died in between
     peer.endpoint = endpoint.value();
     peer.generation = static_cast<ShmEndpoint*>(peer.endpoint)->generation();
     peer.next_sequence = 0;
@@ -167,7 +167,7 @@ void Participant::connect_to_new() {
 }
 
 void Participant::send_burst() {
-  // Pairs that talk often get boxes: one partner for a while.
+  // Sends mostly to one partner for a while: pairs that communicate often get boxes.
   if (partner_left_ == 0) {
     partner_ = static_cast<uint32_t>(below(member_count_));
     partner_left_ = static_cast<uint32_t>(1 + below(200));
@@ -199,7 +199,7 @@ void Participant::send_burst() {
 
 SendStatus Participant::send_copy(uint32_t to, VerifiedHeader header) {
   const uint64_t room = peers_[to].endpoint->limits().am_bytes_max - sizeof header;
-  // Mostly short: in a slot, in a box's area, in the eager region.
+  // Mostly short messages. The sizes use a slot, a box's area, or the eager region.
   const uint64_t limits[] = {25, 25, 25, 200, 1000, room + 1};
   const bool is_short = row().must_hurry.load(std::memory_order_relaxed) != 0;
   const uint64_t limit = limits[is_short ? 0 : below(std::size(limits))];
@@ -227,7 +227,7 @@ SendStatus Participant::send_loan(uint32_t to, VerifiedHeader header) {
   header.checksum = checksum_of(header, content);
   block.peer = to;
   const auto header_bytes = std::as_bytes(std::span(&header, 1));
-  // An impatient sender: a message that was refused for now is tried again at once.
+  // Like an impatient sender, retries at once after kAgain.
   SendStatus status = SendStatus::kAgain;
   for (int tries = 0; tries < 300 && status == SendStatus::kAgain; ++tries) {
     status = peers_[to].endpoint->am_send_loan(kLoanId, header_bytes, content, &block);
@@ -262,7 +262,8 @@ void Participant::step() {
   if (got == 0) messenger_.wait(2 * kNsPerMs);
 }
 
-// Once nobody sends any more: whether all has come, and has come back.
+// Whether all messages have arrived and all loans are returned. False while a member may still
+// send.
 bool Participant::has_everything() noexcept {
   if (held_count_ > 0 || shm_.loans_out() > 0) return false;
   for (uint32_t i = 0; i < member_count_; ++i) {
@@ -291,7 +292,7 @@ void Participant::run() {
   if (counters_.unhandled.read() != 0) fail("member %u: messages without a handler", self_);
 }
 
-// The owner is gone: what the others had sent before they noticed still comes.
+// Receives the messages that the other members sent before they noticed the owner's death.
 void Participant::drain_after_owner() {
   const uint64_t until = monotonic_ns() + kDrainNs;
   for (;;) {
@@ -300,7 +301,7 @@ void Participant::drain_after_owner() {
     for (uint32_t i = 0; i < member_count_ && has_all; ++i) {
       if (i == self_ || members_->state(i) != MemberState::kAlive) continue;
       const BoardRow& other = board_->rows[i];
-      // Member 0 is the owner itself, which does not stop in good order.
+      // Member 0 is the dead owner, which does not set has_stopped.
       if (i != 0 && other.has_stopped.load(std::memory_order_acquire) == 0) has_all = false;
       const uint64_t sent =
           count_for(other.sent[self_].load(std::memory_order_acquire), generation_);

@@ -1,6 +1,6 @@
 // One member of a stressed group. It sends messages of all kinds and sizes to all others, and
-// verifies those that it receives: content, order for each pair, no duplicates, and from a member
-// that died at least as many as that member had counted as sent.
+// verifies each received message: content, order for each pair, no duplicates. From a member that
+// died it must have received at least the messages that the member had counted as sent.
 #pragma once
 
 #include <array>
@@ -22,9 +22,9 @@ class Participant {
   struct Options {
     ShmProviderOptions shm;
     Board* board = nullptr;
-    std::span<std::byte> heap;  // kHeapBytes, that the others may read
+    std::span<std::byte> heap;  // kHeapBytes; the others may read it
     uint64_t seed = 0;
-    uint32_t hold_max = 8;  // loans that it keeps for a while before it gives them back
+    uint32_t hold_max = 8;  // loans that it holds for a while before it returns them
   };
 
   Participant() = default;
@@ -33,9 +33,9 @@ class Participant {
 
   void create(const Options& options);
 
-  // One round: polls, sends a few, and sometimes sleeps. Ends the process if anything is wrong.
+  // One round: polls, sends a few messages, and sometimes sleeps. Ends the process on any fault.
   void step();
-  // Rounds until the board says that it is over, the pool is gone, or this member is to leave.
+  // Runs rounds until the board's command is kEnd, the pool is gone, or this member must leave.
   void run();
 
   bool is_pool_gone() const noexcept { return is_pool_gone_; }
@@ -46,7 +46,7 @@ class Participant {
     Endpoint* endpoint = nullptr;
     uint64_t generation = 0;  // of the member that we send to
     uint64_t next_sequence = 0;
-    uint64_t heard_generation = 0;  // of the member that we hear
+    uint64_t heard_generation = 0;  // of the member that we receive from
     uint64_t expected = 0;
     bool is_joined = false;
   };

@@ -23,7 +23,7 @@ uint64_t Scribbler::edge(uint64_t limit) noexcept {
   return edges[below(std::size(edges))];
 }
 
-// Atomic: in a segment that others read at the same time.
+// The store is atomic, because others read the segment at the same time.
 template <typename T>
 void Scribbler::store(uint64_t offset, T value) noexcept {
   auto* word = reinterpret_cast<T*>(at(offset));
@@ -63,7 +63,7 @@ void Scribbler::payload(uint64_t offset, SlotKind kind) noexcept {
   std::memcpy(at(offset), &loan, sizeof loan);
 }
 
-// A slot that looks as if somebody had published it, or was about to.
+// Writes a slot that looks published or claimed.
 void Scribbler::slot(uint64_t offset, uint64_t lap) noexcept {
   SlotHeader header;
   header.kind = static_cast<SlotKind>(spares_group_ ? 2 + below(6) : below(8));
@@ -128,7 +128,7 @@ void Scribbler::lane() noexcept {
   }
 }
 
-// A put, get or atomic that somebody asks for in its eager region.
+// Writes a request for a put, get or atomic operation into a member's eager region.
 void Scribbler::operation() noexcept {
   const GroupLayout& layout = segment_.layout();
   const uint64_t region = layout.eager_region_bytes();

@@ -18,7 +18,7 @@ class Scribbler {
             uint64_t seed) noexcept
       : segment_(segment), heap_(heap), spares_group_(spares_group), random_(seed) {}
 
-  // One mutation.
+  // Makes one mutation.
   void scribble() noexcept;
   uint64_t count() const noexcept { return count_; }
 

@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t kSleeperMax = 5;
 using test::kPatienceNs;
 
-// The facts that the owner leaves to its parent: the time of its kill, and the sleepers.
+// Written by the owner for its parent: the time of the kill, and the sleepers.
 struct Legacy {
   std::atomic<uint64_t> killed_ns;
   std::atomic<pid_t> sleepers[kSleeperMax];
@@ -48,7 +48,8 @@ bool is_asleep(pid_t pid) {
     }
     return true;
   };
-  // Seen asleep twice, with a pause between: a member wakes to hear of those that joined after it.
+  // All must sleep twice, with a pause in between: a member wakes when another member joins after
+  // it.
   for (uint32_t times = 0; times < 2; ++times) {
     if (time_until(do_all_sleep, kPatienceNs) == UINT64_MAX) fail("not all of them fall asleep");
     const timespec pause = {0, 20'000'000};
@@ -60,7 +61,8 @@ bool is_asleep(pid_t pid) {
   _exit(1);
 }
 
-// How long it took until all had heard of it, and ended.
+// Waits until all sleepers have ended. Returns the longest time from the owner's death to a
+// sleeper's end.
 uint64_t wait_for_sleepers(const Legacy& legacy) {
   uint64_t longest_ns = 0;
   for (const std::atomic<pid_t>& sleeper : legacy.sleepers) {
@@ -105,7 +107,7 @@ int be_sleeper(const char* socket_path, uint64_t) {
 }
 
 void kill_owner_of_sleepers(GroupKind kind, uint32_t rounds, uint64_t seed) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans come here, so that their exit codes can be seen
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans become children of this process
   void* memory =
       mmap(nullptr, sizeof(Legacy), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("no memory to share");

@@ -1,4 +1,4 @@
-// The boundaries that are tested, their order, and the report about them.
+// Chooses the boundaries to test and their order, and reports the results.
 #include "tests/strain/step.h"
 
 #include <algorithm>
@@ -21,18 +21,18 @@ namespace {
 
 constexpr uint32_t kBoundaryMax = 1024;
 
-// The record of a case. It lies in memory that is shared with the process that tries it: that may
-// end, and another one goes on.
+// The record of a case, in memory shared with the process that tries the case. If that process
+// ends, the next process continues from this record.
 struct CaseResult {
   uint32_t boundary_count = 0;  // 0: not measured yet
-  uint32_t next = 0;            // in the order in which they are tried
+  uint32_t next = 0;            // index of the next boundary in the shuffled order
   uint32_t tried = 0;
   uint32_t slept = 0;
   uint32_t unsaid = 0;
-  uint64_t longest_ns = 0;  // from others' sending to the last one's arrival
+  uint64_t longest_ns = 0;  // from the first send of the others to the last arrival
   bool is_unmeasurable = false;
-  uint32_t faults[kBoundaryMax] = {};                            // of each, as in StepOutcome
-  char texts[static_cast<size_t>(StepFault::kCount)][160] = {};  // the first of each kind
+  uint32_t faults[kBoundaryMax] = {};                            // of each boundary
+  char texts[static_cast<size_t>(StepFault::kCount)][160] = {};  // the first text of each fault
 };
 
 std::string text_of(const StepCase& which) {
@@ -57,7 +57,7 @@ std::vector<StepCase> all_cases(const char* filter) {
   return cases;
 }
 
-// The boundary that is tried as number `index`: each once, spread by the seed.
+// The boundary to try as number `index`. Each boundary occurs once; the seed shuffles the order.
 uint32_t shuffled(uint32_t index, uint32_t count, uint64_t seed) {
   std::vector<uint32_t> order(count);
   for (uint32_t i = 0; i < count; ++i) order[i] = i;
@@ -67,7 +67,7 @@ uint32_t shuffled(uint32_t index, uint32_t count, uint64_t seed) {
 
 void try_next(StepGroup& group, const StepCase& which, CaseResult& result, uint64_t seed) {
   if (result.boundary_count == 0) {
-    result.is_unmeasurable = true;  // unless it succeeds
+    result.is_unmeasurable = true;  // until the measurement succeeds
     const uint32_t count = group.measure(which);
     if (count == 0) return;
     result.boundary_count = std::min(count + 1, kBoundaryMax);
@@ -86,7 +86,8 @@ void try_next(StepGroup& group, const StepCase& which, CaseResult& result, uint6
   }
 }
 
-// In a process of its own, until time is over, everything was tried, or the group is spoilt.
+// Runs in its own process until the time is over, all boundaries are tried, or the group is
+// unusable.
 void try_in_group(std::span<const StepCase> cases, std::span<CaseResult> results,
                   const StepOptions& options, uint64_t until_ns) {
   set_log_level(LogLevel::kError);
@@ -133,7 +134,7 @@ void try_queue(std::span<const StepCase> cases, std::span<CaseResult> results,
   }
 }
 
-// 1-3, 7, ...
+// The boundaries that have `fault`, as ranges: 1-3, 7, ...
 std::string ranges_of(const CaseResult& result, uint32_t fault) {
   const auto has = [&](uint32_t i) { return (result.faults[i] >> fault & 1) != 0; };
   std::string text;

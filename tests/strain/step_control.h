@@ -1,5 +1,5 @@
-// The orders of the program that single-steps a sender, and the sender's answers, in the board's
-// segment; and the paths of a send that are stepped.
+// Orders from the stepping program to the sender, and the sender's answers, both in the board's
+// segment. Also lists the paths of a send that are stepped.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace bedplate::strain {
 
-// The queue that a deed goes through: a group is made for each.
+// The queue that a call uses. Each queue has its own group.
 enum class StepQueue : uint32_t { kFifo, kBox, kLane, kExchange };
 inline constexpr StepQueue kStepQueues[] = {StepQueue::kFifo, StepQueue::kBox, StepQueue::kLane,
                                             StepQueue::kExchange};
@@ -37,20 +37,20 @@ inline bool is_possible(StepQueue queue, Deed deed) noexcept {
 inline constexpr uint32_t kStepWordCount = 8;  // of the receiver's memory that operations use
 
 struct StepControl {
-  // Written by the process that steps. The order is stored last, with another number each time.
+  // Written by the stepping process. `order` is stored last, and each order has a new number.
   std::atomic<uint32_t> order;
   Deed deed;
-  uint32_t is_marked;   // a trap before and behind the call
+  uint32_t is_marked;   // a trap before and after the call
   uint64_t attempt;     // the message's number
   RemoteMemory memory;  // the receiver's, exposed to it
   // By the sender.
-  std::atomic<uint32_t> answered;  // the order whose status this is
+  std::atomic<uint32_t> answered;  // the order that `status` belongs to
   SendStatus status;
   std::atomic<uint64_t> ended;     // loans and operations whose completion was called
   std::atomic<uint64_t> not_done;  // of these, completed without kDone
   std::atomic<uint32_t> has_box;
   std::atomic<uint64_t> polls;
-  std::atomic<int> connection;  // its descriptor; 0: it is not ready
+  std::atomic<int> connection;  // descriptor of the sender's connection; 0: not ready yet
 };
 
 }  // namespace bedplate::strain

@@ -60,7 +60,7 @@ void StepGroup::note(StepOutcome* outcome, StepFault fault, const char* format, 
   va_end(arguments);
 }
 
-// More than two laps of a FIFO, from all together.
+// The number of messages from each other sender that together exceed two laps of a FIFO.
 uint32_t StepGroup::lap_messages() const noexcept {
   return others_.count() == 0 ? 0 : (2 * kEntryCount + 4) / others_.count();
 }
@@ -86,7 +86,7 @@ void StepGroup::provide_sender() {
   adds_ = receiver_.word(0);
 }
 
-// Ends the sender, if it has not ended, and takes back the memory exposed to it.
+// Ends the sender if it still runs, and withdraws the memory exposed to it.
 void StepGroup::retire_sender() {
   if (member_ == 0) return;
   sender_.end();
@@ -114,7 +114,7 @@ bool StepGroup::wait_for_answer() {
          sender_.is_there();
 }
 
-// Without a stop, as often as it takes.
+// Performs the deed without stopping the sender. Retries after kAgain for at most hang_ns_.
 bool StepGroup::perform(Deed deed) {
   const uint64_t until = monotonic_ns() + hang_ns_;
   do {
@@ -130,7 +130,8 @@ bool StepGroup::perform(Deed deed) {
   return false;
 }
 
-// The first of a kind resolves symbols and makes endpoints; and a box is given for messages.
+// Performs the deed before the measured calls: the first call of a kind resolves symbols and
+// creates endpoints. Then sends until the sender has a box, if the case needs one.
 bool StepGroup::warm_up(const StepCase& which) {
   bool& is_warm = is_warm_[static_cast<uint32_t>(which.deed)];
   if (is_warm) return true;
@@ -152,7 +153,7 @@ bool StepGroup::warm_up(const StepCase& which) {
 
 // ---- One boundary ----
 
-// Everything is quiet; then the sender is stopped there.
+// Stops the sender before instruction `boundary` of the call.
 bool StepGroup::enter(const StepCase& which, uint32_t boundary, StepOutcome* outcome) {
   provide_sender();
   receiver_.set_sleepy(false);
@@ -232,8 +233,9 @@ uint32_t StepGroup::measure(const StepCase& which) {
   return outcome.faults == 0 ? count : 0;
 }
 
-// The sender's late stores come beside unread messages of others, which are sent first. If the
-// receiver sleeps, nothing is sent: the sender must be the one that wakes it.
+// Lets the stopped sender finish its call. Before that, the others fill the queue with unread
+// messages, so that the sender's late stores land beside these. If the receiver sleeps, the others
+// send nothing: the sender itself must wake the receiver.
 bool StepGroup::finish_call(const StepCase& which, StepOutcome* outcome) {
   if (!outcome->is_beyond) {
     if (!which.is_sleepy) {
@@ -289,7 +291,8 @@ void StepGroup::check_answer(const StepCase& which, bool is_dead, StepOutcome* o
   }
 }
 
-// A writer that is dead by name does not learn it in its call, but when it polls.
+// A sender that was declared dead learns it when it polls, not in its call: its message may be
+// lost.
 void StepGroup::check_message(bool is_dead, StepOutcome* outcome) {
   const auto has_come = [this] { return receiver_.last_attempt() == attempt_; };
   if (is_dead) {
@@ -301,7 +304,8 @@ void StepGroup::check_message(bool is_dead, StepOutcome* outcome) {
   }
 }
 
-// For a sender that is dead by name and has polled since: its next send must say kGone.
+// Checks that the next send returns kGone. Requires: the sender was declared dead, and has polled
+// since.
 void StepGroup::check_told(StepOutcome* outcome) {
   give_order({Deed::kShort, false});
   if (!wait_for_answer()) return note(outcome, StepFault::kDied, "after it was dead by name");
@@ -338,7 +342,8 @@ void StepGroup::kill(StepOutcome* outcome) {
   }
 }
 
-// Its connection is closed while it is stopped: it is dead to all others, and does not know.
+// Closes the connection of the stopped sender. All others then see the sender as dead; the sender
+// itself does not know.
 void StepGroup::hang_up(const StepCase& which, StepOutcome* outcome) {
   const int connection = sender_.descriptor(control().connection.load());
   if (connection < 0 || shutdown(connection, SHUT_RDWR) != 0) fail("it cannot be hung up");

@@ -13,14 +13,14 @@ namespace bedplate::strain {
 // The fault at one boundary of one case.
 enum class StepFault : uint8_t {
   kStalled,    // others' messages did not arrive while the sender was stopped
-  kStuck,      // nor after the sender had ended or continued
+  kStuck,      // nor did they arrive after the sender ended or continued
   kLost,       // a message reported as sent never arrived
   kSpoilt,     // a message was duplicated, out of order, or corrupt
   kRefused,    // this send or a later one returned a forbidden status
   kNeverEnds,  // a loan or operation never completes
-  kNotFreed,   // its member slot is not free after its end
+  kNotFreed,   // the sender's member slot is not free after the sender's end
   kDied,       // the sender died
-  kSleepless,  // the receiver did not fall asleep before
+  kSleepless,  // the receiver did not fall asleep before the stepping began
   kCount
 };
 const char* to_text(StepFault fault) noexcept;
@@ -29,7 +29,7 @@ struct StepOutcome {
   uint32_t faults = 0;     // a bit for each StepFault
   bool is_beyond = false;  // the call ended before this boundary
   bool slept = false;      // the receiver slept when others sent
-  bool is_unsaid = false;  // declared dead: a message reported as sent never arrived
+  bool is_unsaid = false;  // declared dead; a message reported as sent never arrived
   uint64_t delivery_ns = 0;
   char texts[static_cast<size_t>(StepFault::kCount)][160] = {};
 
@@ -47,7 +47,7 @@ class StepGroup {
   StepOutcome try_boundary(const StepCase& which, uint32_t boundary);
   // Returns the number of instructions of one call.
   uint32_t measure(const StepCase& which);
-  // False: it is unusable; create a new one in a new process.
+  // False: the group is unusable; create a new one in a new process.
   bool is_good() const noexcept { return is_good_; }
 
  private:
@@ -84,8 +84,8 @@ class StepGroup {
   StepSenders others_;
   TracedProcess sender_;
   uint32_t member_ = 0;
-  uint64_t attempt_ = 0;  // of the message that is sent, or was
-  uint64_t adds_ = 0;     // the value that the receiver's word must have
+  uint64_t attempt_ = 0;  // number of the current or last message
+  uint64_t adds_ = 0;     // expected value of the receiver's word 0
   uint64_t ended_ = 0;    // completions that must have been called
   bool is_warm_[std::size(kDeeds)] = {};
   bool is_good_ = true;

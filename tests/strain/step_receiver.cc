@@ -57,7 +57,7 @@ void StepReceiver::run() noexcept {
       continue;
     }
     messenger_.announce_sleep();
-    // Once more, at all that it is rung for: from here on a ring wakes it.
+    // Checks all reasons for a wake-up once more. From here on a ring wakes this thread.
     const bool has_news = is_over_.load() || !is_sleepy_.load() ||
                           request_.load(std::memory_order_acquire) != Request::kNothing;
     if (!has_news && messenger_.poll(64) == 0) shm_.sleep(UINT64_MAX);
@@ -107,7 +107,7 @@ void StepReceiver::serve() noexcept {
 }
 
 void StepReceiver::note_fault(const char* format, ...) noexcept {
-  if (fault_is_new_.load(std::memory_order_acquire) != 0) return;  // the first counts
+  if (fault_is_new_.load(std::memory_order_acquire) != 0) return;  // only the first fault is noted
   va_list arguments;
   va_start(arguments, format);
   std::vsnprintf(fault_, sizeof fault_, format, arguments);

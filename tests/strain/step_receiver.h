@@ -1,5 +1,5 @@
-// The member that receives from all, on a thread of its own, awake or asleep; and the senders
-// besides the stepped one. All are members of the owner's process.
+// The receiving member, which runs on its own thread, awake or asleep, and the senders other than
+// the stepped one. All are members in the owner's process.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 namespace bedplate::strain {
 
 inline constexpr uint32_t kReceiver = 0;
-inline constexpr uint32_t kStepOwnMax = 3;  // members of the owner: the receiver and those beside
+inline constexpr uint32_t kStepOwnMax = 3;  // the owner's members: the receiver and its senders
 
 class StepReceiver {
  public:
@@ -21,17 +21,17 @@ class StepReceiver {
   ~StepReceiver();
 
   void set_sleepy(bool is_sleepy) noexcept;
-  // Whether it waits in the kernel.
+  // Whether the receiver's thread sleeps in the kernel.
   bool is_asleep() const noexcept;
   // Asks the thread to expose its memory to `member`.
   RemoteMemory expose_to(uint32_t member) noexcept;
   void withdraw() noexcept { request(Request::kWithdraw); }
-  // Waits until it has polled everything sent before this call.
+  // Waits until the receiver has polled everything sent before this call.
   void let_look() noexcept {
     for (int i = 0; i < 2; ++i) request(Request::kLook);
   }
 
-  // Stops its polling until let_go(): messages sent meanwhile stay in the queue.
+  // Stops the receiver's polling until let_go(). Messages sent in between stay in the queue.
   void hold() noexcept { request(Request::kHold); }
   void let_go() noexcept { is_held_.store(false, std::memory_order_release); }
 
@@ -47,7 +47,7 @@ class StepReceiver {
     return __atomic_load_n(&words_[index], __ATOMIC_ACQUIRE);
   }
   uint64_t abandoned() const noexcept { return counters_.abandoned.read(); }
-  // The fault of the messages received since the last call; "": none.
+  // The first fault of the messages received since the last call; "": none.
   const char* take_fault() noexcept;
 
  private:
@@ -96,7 +96,8 @@ class StepSenders {
   // Whether all accepted messages have arrived.
   bool have_arrived(const StepReceiver& receiver) const noexcept;
   void poll() noexcept;
-  // Polls until `condition` holds. Returns the nanoseconds taken; UINT64_MAX: it never held.
+  // Polls until `condition` holds. Returns the nanoseconds taken, or UINT64_MAX if `condition` did
+  // not hold within `within_ns`.
   template <typename Condition>
   uint64_t wait_until(Condition&& condition, uint64_t within_ns) noexcept;
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kReceiver = 0;
 
-// Stops this thread where somebody traces it, in one instruction if the machine has one.
+// Stops this thread for its tracer, with a single instruction on x86-64.
 [[gnu::always_inline]] inline void trap() noexcept {
 #ifdef __x86_64__
   asm volatile("int3" ::: "memory");
@@ -51,7 +51,7 @@ class Stepper {
   };
 
   void obey();
-  // Everything but the call itself.
+  // Does everything except the call itself.
   void prepare();
   [[gnu::noinline]] SendStatus send() noexcept;
   [[gnu::noinline]] SendStatus send_between_traps() noexcept {
@@ -84,7 +84,7 @@ void Stepper::prepare() {
   for (Ended& ended : ended_) {
     if (!ended.is_out) completion_ = &ended;
   }
-  // One block for each completion: what is out is not written.
+  // Each completion has its own block, so that a lent block is not written.
   const auto number = static_cast<uint64_t>(completion_ - ended_.data());
   block_ = group_.pool.own_heap()->memory().subspan(number * 512, 300);
   const MembersTable& members = *group_.shm.members;

@@ -14,12 +14,12 @@
 namespace bedplate::strain {
 namespace {
 
-constexpr uint32_t kProcessCount = 6;  // with the owner, which is neither stopped nor killed
+constexpr uint32_t kProcessCount = 6;  // including the owner, which is neither stopped nor killed
 constexpr uint32_t kStoppedMax = 2;    // at once
 using test::kPatienceNs;
 constexpr uint64_t kUntilTold = UINT64_MAX / 2;
 constexpr uint32_t kKillsInLongStop = 6;
-constexpr uint32_t kSpareCount = kKillsInLongStop;  // just as many: none comes free meanwhile
+constexpr uint32_t kSpareCount = kKillsInLongStop;  // no slot becomes free during the long stop
 
 class StopEvents {
  public:
@@ -33,12 +33,12 @@ class StopEvents {
   struct Peer {
     pid_t pid = 0;
     uint32_t member = 0;
-    uint64_t go_on_ns = 0;  // it is stopped until then; 0: it is not
+    uint64_t go_on_ns = 0;  // when the stopped peer continues; 0: it is not stopped
   };
 
   static GroupShape shape_for(GroupKind kind) {
     GroupShape shape = strained_shape(kind, kProcessCount + kSpareCount);
-    shape.box_count = 2;  // most of it goes through the FIFOs
+    shape.box_count = 2;  // most messages go through the FIFOs
     return shape;
   }
   uint64_t below(uint64_t bound) { return random_() % bound; }
@@ -111,7 +111,7 @@ void StopEvents::go_on(Peer& peer) {
   peer.go_on_ns = 0;
 }
 
-// Whether a slot of some FIFO is its and not published.
+// Whether the member has claimed a slot of a FIFO and not published it.
 bool StopEvents::has_claim(uint32_t member) const {
   const GroupSegment& segment = group_.segment();
   for (uint32_t receiver = 0; receiver < segment.shape().member_count; ++receiver) {
@@ -126,7 +126,8 @@ bool StopEvents::has_claim(uint32_t member) const {
   return false;
 }
 
-// A random stop hits the few instructions between claiming and publishing once in a hundred.
+// Stops the peer, again and again until it holds a claim. Returns whether it does. A random stop
+// hits the few instructions between claiming and publishing about once in a hundred times.
 bool StopEvents::stop_with_claim(Peer& peer, uint64_t nanoseconds) {
   if (group_.segment().shape().kind != GroupKind::kLazy) {  // there are no claims
     stop(peer, nanoseconds);
@@ -145,7 +146,8 @@ bool StopEvents::stop_with_claim(Peer& peer, uint64_t nanoseconds) {
   return is_hit;
 }
 
-// A member that did not acknowledge may have been cut off for it: then it is as good as killed.
+// Continues the peers whose stop is over. A peer may have been cut off because it did not
+// acknowledge; such a peer is killed.
 void StopEvents::go_on_where_due() {
   for (size_t i = 0; i < peers_.size(); ++i) {
     if (peers_[i].go_on_ns == 0 || monotonic_ns() < peers_[i].go_on_ns) continue;
@@ -178,8 +180,8 @@ void StopEvents::pause(uint64_t nanoseconds) {
   nanosleep(&duration, nullptr);
 }
 
-// The others are killed and join one after the other: no place and no message between running
-// members waits for the stopped one, which goes on only when all of that was seen.
+// Kills other members and starts their successors, one after the other. No slot and no message
+// between running members may wait for the stopped member, which continues only after all of that.
 void StopEvents::stop_for_long() {
   wait_for_stopped();
   wait_for_places();
@@ -200,8 +202,9 @@ void StopEvents::stop_for_long() {
   wait_for_stopped();
 }
 
-// Waits for the places of all killed members. Deaths that the member to be stopped has not
-// acknowledged would keep them taken; the spare places are for members killed while it stands.
+// Waits until the slots of all killed members are free. A slot stays taken until the running
+// members have acknowledged the death, and the member to be stopped must do so first. The spare
+// slots are for the members that are killed during the long stop.
 void StopEvents::wait_for_places() {
   if (time_until([this] { return group_.taken_count() == kProcessCount; }, kPatienceNs) ==
       UINT64_MAX) {
@@ -231,8 +234,8 @@ void StopEvents::wait_for_messages() {
   }
   const auto has_come = [&](const Pair& pair) {
     const uint64_t heard = rows[pair.to].heard[pair.from].load();
-    // An unchanged count may be about a former member; a message more than the sender has counted
-    // may be on its way.
+    // An unchanged count may belong to a former member. One message that the sender has not counted
+    // yet may be on its way.
     return heard != pair.heard && heard > pair.sent + 1;
   };
   for (const Pair& pair : pairs) {
@@ -260,7 +263,7 @@ void StopEvents::run(uint32_t events) {
       kill(place);
       ++kills_;
     } else if (peers_[place].go_on_ns == 0 && stopped_count() < kStoppedMax) {
-      // 10 ms to 1 s, short ones mostly.
+      // 10 ms to 1 s, mostly short.
       const uint64_t duration = (10 + below(90) * (1 + 10 * (below(10) == 0))) * kNsPerMs;
       below(8) == 0 ? static_cast<void>(stop_with_claim(peers_[place], duration))
                     : stop(peers_[place], duration);

@@ -20,12 +20,12 @@ using test::kPatienceNs;
 constexpr char kProcessName[] = "peer";
 constexpr int kGroupCountMax = 3;  // of one owner
 
-// The sockets of a process that owns several groups.
+// The socket of group `number` of the process `owner`, which may own several groups.
 std::string socket_path(pid_t owner, int number) {
   return "/tmp/bedplate-strain-" + std::to_string(owner) + "-" + std::to_string(number) + ".sock";
 }
 
-// At the same address in all of them; never taken apart.
+// The pool, at the same address in all processes. Its segments are never given back.
 PinnedPool& strained_pool() {
   static PinnedPool pool(test::kTestPoolBase);
   return pool;
@@ -88,7 +88,7 @@ StrainedGroup::StrainedGroup(const GroupShape& shape, uint64_t seed, uint32_t ow
   options.groups = {
       {"strain", members_, std::as_bytes(std::span(&shape_, 1)), &fifo, keeper_.get()}};
   options.grants = {std::move(grant)};
-  options.ready_timeout_ns = kPatienceNs;  // a busy machine is no reason to be cut off
+  options.ready_timeout_ns = kPatienceNs;  // a slow machine must not cause a cut-off
   auto server = JoinServer::create(std::move(options));
   if (!server.ok()) fail("%s: %s", server.error().doing, server.error().answer);
   server_ = server.take();
@@ -210,7 +210,7 @@ void StrainedGroup::end(const std::vector<pid_t>& peers) {
 }
 
 JoinedGroup join_group(const char* socket_path) {
-  alarm(3600);  // whatever happens to its parent
+  alarm(3600);  // ends this process even if its parent does not
   JoinOptions join;
   join.socket_path = socket_path;
   join.process = kProcessName;

@@ -16,7 +16,7 @@
 
 namespace bedplate::strain {
 
-// The owner's side. One for each process: its segments are never given back.
+// The owner's side. One process may own three groups; their segments are never given back.
 class StrainedGroup {
  public:
   // `shape.member_count` includes the owner, which is member 0 and takes part in the traffic. The
@@ -43,7 +43,7 @@ class StrainedGroup {
   static void remove_sockets_of(pid_t owner);
   // Stops all senders, and waits until all messages are received and all loans returned.
   void settle();
-  // Ends all peers, and fails if one ends in another way.
+  // Ends all peers. Fails if a peer's exit code is not 0.
   void end(const std::vector<pid_t>& peers);
 
   // The options for one of the owner's members.
@@ -85,10 +85,11 @@ JoinedGroup join_group(const char* socket_path);
 // Runs a peer from join to exit.
 int be_peer(const char* socket_path, uint64_t seed);
 
-// Shapes for the tests: so small that queues run full and boxes must change owners.
+// The shape of the tests' groups: so small that queues run full and boxes must change owners.
 GroupShape strained_shape(GroupKind kind, uint32_t member_count);
 
-// Waits until `condition` holds. Returns the nanoseconds taken; UINT64_MAX: it never held.
+// Waits until `condition` holds. Returns the nanoseconds taken, or UINT64_MAX if `condition` did
+// not hold within `within_ns`.
 template <typename Condition>
 uint64_t time_until(Condition&& condition, uint64_t within_ns) {
   const uint64_t begin = monotonic_ns();

@@ -5,7 +5,8 @@
 
 namespace bedplate::strain {
 
-// One group of so many processes. Ends the process when anything is wrong. Once in a process.
+// Runs one group of `process_count` processes. Ends the process on any fault. Call it once in a
+// process.
 void stress_group(GroupKind kind, uint32_t process_count, uint64_t nanoseconds, uint64_t seed);
 
 }  // namespace bedplate::strain

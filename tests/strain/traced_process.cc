@@ -30,14 +30,14 @@ Stop TracedProcess::stop_of(int status) noexcept {
   siginfo_t info = {};
   ptrace(PTRACE_GETSIGINFO, pid_, nullptr, &info);
   if (WSTOPSIG(status) != SIGTRAP) {
-    // Its own fault: it dies of it.
+    // The process itself has caused this signal, and dies of it.
     ptrace(PTRACE_CONT, pid_, nullptr, WSTOPSIG(status));
     waitpid(pid_, &status, __WALL);
     pid_ = 0;
     return Stop::kEnded;
   }
-  // A trap's code is an instruction's, or a signal's. Steps have others: one behind system calls,
-  // one elsewhere.
+  // A trap has the code of an instruction (SI_KERNEL) or of a signal (SI_TKILL). Steps have other
+  // codes.
   return info.si_code == SI_KERNEL || info.si_code == SI_TKILL ? Stop::kTrapped : Stop::kStepped;
 }
 

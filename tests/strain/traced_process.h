@@ -9,10 +9,10 @@
 namespace bedplate::strain {
 
 enum class Stop {
-  kStepped,  // one instruction on
+  kStepped,  // has executed one instruction
   kTrapped,  // at its next trap
-  kEnded,    // it is dead; its status is waited for
-  kNever,    // not within the time given
+  kEnded,    // dead; its status has been collected
+  kNever,    // did not stop within the given time
 };
 
 class TracedProcess {
@@ -22,7 +22,7 @@ class TracedProcess {
   TracedProcess& operator=(const TracedProcess&) = delete;
   ~TracedProcess() { end(); }
 
-  // It dies with this thread.
+  // Traces `pid`, which dies with this thread.
   void trace(pid_t pid);
   bool is_there() const noexcept { return pid_ != 0; }
   pid_t pid() const noexcept { return pid_; }
@@ -32,11 +32,11 @@ class TracedProcess {
   // Requires: it is stopped.
   Stop step() noexcept;
   void go_on() noexcept;
-  // Whether it has come to an end by itself. Requires: it runs.
+  // Whether the process has ended by itself. Requires: it runs.
   bool has_ended() noexcept;
   // A copy of its descriptor `fd`; -1: there is none.
   int descriptor(int fd) const noexcept;
-  // Kills it, wherever it is, and waits for its end.
+  // Kills the process, and waits for its end.
   void end() noexcept;
 
  private:

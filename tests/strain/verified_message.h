@@ -13,7 +13,7 @@
 
 namespace bedplate::strain {
 
-// Ends the process, which is how the test that watches learns of it.
+// Prints the fault and ends the process; the watching test fails on the exit code.
 [[noreturn]] inline void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] inline void fail(const char* format, ...) {
   char text[512];

@@ -53,7 +53,7 @@ void Victim::receive(const Message& message) noexcept {
   if (message.id == kExposedId && message.payload.size() >= sizeof(RemoteMemory)) {
     RemoteMemory& remote = peers_[from].remote;
     std::memcpy(&remote, message.payload.data(), sizeof remote);
-    remote.kind &= ~uint64_t{1};  // not the pool's: only the target can reach it
+    remote.kind &= ~uint64_t{1};  // not in the pool: only the target can access it
   }
   if (below(8) == 0) (void)message.from.am_send(kWordsId, std::span(scratch_).first(below(100)));
   if (!message.loan.is_there()) return;

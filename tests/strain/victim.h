@@ -18,16 +18,16 @@ class Victim {
   static constexpr uint32_t kBlockCount = 16;
   static constexpr uint64_t kHeapBytes = uint64_t{kBlockCount} * kBlockBytes;
 
-  // `heap` has kHeapBytes, that the others may read.
+  // `heap` has kHeapBytes; the others may read it.
   Victim(const ShmProviderOptions& options, std::span<std::byte> heap, uint64_t seed);
   Victim(const Victim&) = delete;
   Victim& operator=(const Victim&) = delete;
 
-  // Polls, and does one or two other things.
+  // Polls, releases loans, and sends to some of the peers or operates on their memory.
   void step();
 
   const ShmCounters& counters() const noexcept { return counters_; }
-  // Fails unless what was not exposed is as it was.
+  // Fails if private memory that was not exposed has changed.
   void check_private() const;
 
  private:
@@ -45,8 +45,8 @@ class Victim {
   struct Peer {
     bool is_there = false;
     Endpoint* endpoint = nullptr;
-    RemoteMemory exposed = {};  // ours, to it
-    RemoteMemory remote = {};   // its, to us
+    RemoteMemory exposed = {};  // our memory, exposed to the peer
+    RemoteMemory remote = {};   // the peer's memory, exposed to us
   };
 
   void receive(const Message& message) noexcept;
