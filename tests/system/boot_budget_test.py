@@ -1,5 +1,5 @@
-"""The memory before the heap: the amounts for a configuration and an appliance are planned to the
-byte; if memory runs out, one line says so and names the cure."""
+"""The memory before the heap. The plan of a configuration and of an appliance is exact to the byte.
+If the memory runs out, one line says so and names the cure."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ DISASTERS = ("terminate called", "bad_alloc", "is a defect", "threw an exception
 
 
 def configure(box, streams=1, outputs=0, recordings=0, files=1, **other):
-    """A relay of so many streams, each with so much; its addresses are this process's alone."""
+    """Returns the configuration of a relay. Only this process uses its addresses."""
     own = f"127.{os.getpid() % 250 + 1}"
     return {
         "appliance": {"name": "large", "runtime_directory": box.path("runtime")},
@@ -32,7 +32,7 @@ def configure(box, streams=1, outputs=0, recordings=0, files=1, **other):
 
 
 def ask(box, *words, **options):
-    """Returns the exit code and the output; fails if that is a disaster."""
+    """Returns the exit code and the output. Fails if the program crashed."""
     done = box.run(BEDPLATE, *words, expect_code=None, **options)
     said = done.stdout + done.stderr
     for words_of in DISASTERS:
@@ -41,7 +41,7 @@ def ask(box, *words, **options):
     return done.returncode, said
 
 
-# The largest configurations: as much as one file can say, or one key.
+# The largest configurations that one file, or one key, allows.
 LARGE = {"streams": dict(streams=256),
          "outputs": dict(streams=2, outputs=500),
          "files": dict(recordings=4, files=1000)}
@@ -49,7 +49,8 @@ LARGE = {"streams": dict(streams=256),
 
 @test(case=LARGE)
 def as_much_as_there_may_be_is_planned_and_runs(box, case):
-    """Every command copes with it, and segment 0 is as large as `plan` has said."""
+    """Every command handles the largest configurations, and segment 0 has the size that `plan`
+    prints."""
     need = 6000
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < need:
         raise Skip(f"fewer than {need} descriptors are allowed")
@@ -81,7 +82,7 @@ def as_much_as_there_may_be_is_planned_and_runs(box, case):
 
 @test()
 def more_files_than_there_may_be_are_refused(box):
-    """16 recordings of 1,000 files in each of five streams are 80,000 descriptors."""
+    """16 recordings of 1,000 files in each of five streams need 80,000 descriptors."""
     config = box.write("bedplate.toml",
                        to_toml(configure(box, streams=5, recordings=16, files=1000)))
     for command in ("plan", "check", "run"):
@@ -93,7 +94,7 @@ def more_files_than_there_may_be_are_refused(box):
 
 @test()
 def no_number_at_its_maximum_ends_in_an_abort(box):
-    """Each key that the program describes, one after the other: planned, or refused."""
+    """`plan` accepts or refuses the maximum of each integer key, one key after the other."""
     base = configure(box, outputs=1, recordings=1, control={},
                      http={"listen": [f"tcp:127.0.0.1:{free_port()}"]},
                      group=[{"name": "main", "members": 2}], event_loop={}, messages={},
@@ -126,7 +127,7 @@ def no_number_at_its_maximum_ends_in_an_abort(box):
 
 @test()
 def what_cannot_be_had_is_one_line_with_the_cure(box):
-    """Segment 0 may not grow here: files may not have more than it has already."""
+    """A file size limit keeps segment 0 from growing."""
     config = box.write("bedplate.toml", to_toml(configure(box, streams=256)))
     code, said = ask(box, "plan", config,
                      env={**os.environ, "BEDPLATE_BOOT_BYTES": "8 MiB"},

@@ -1,5 +1,5 @@
-"""Headless Chromium, controlled over its pipe (the DevTools protocol), in real time: a
-page that listens to events would stop a virtual clock."""
+"""Headless Chromium, controlled over its pipe (the DevTools protocol). It runs in real time,
+because a page that listens to events would stop a virtual clock."""
 
 import base64
 import contextlib
@@ -11,7 +11,8 @@ from harness import BOUND_SECONDS, expect_true, need_tools, wait_for
 
 
 def has_process_of(folder):
-    """True if a process was told of it: the browser's others outlive the first by a moment."""
+    """Whether a process has `folder` in its command line. The browser's child processes outlive the
+    first process by a moment."""
     for number in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as file:
             if os.fsencode(folder) in file.read():
@@ -61,7 +62,8 @@ class Browser:
         raise TimeoutError(method)
 
     def close(self):
-        """All of it has ended then, and writes nothing more into its folder."""
+        """Ends the browser and waits for all of its processes, so that none writes into its folder
+        later."""
         self.session = None
         with contextlib.suppress(OSError):
             self.ask("Browser.close")
@@ -75,11 +77,11 @@ class Browser:
         return wait_for(lambda: self.value(expression), f"{what} ({expression}) in the browser")
 
     def shown(self):
-        """The page's text before its program."""
+        """The HTML of the page before its script."""
         return self.value("document.documentElement.outerHTML").split("<script>")[0]
 
     def picture(self, path):
-        """The whole page, as long as it is."""
+        """Writes a picture of the whole page to `path`."""
         png = self.ask("Page.captureScreenshot", captureBeyondViewport=True)["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(png))

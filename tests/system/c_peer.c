@@ -1,9 +1,9 @@
-/* Two of these use every function of the C interface on one another, and check what comes of it:
+/* Two c-peers use every function of the C interface on each other, and check the results:
  * `c-peer SOCKET ann bob` serves, `c-peer SOCKET bob ann use` uses it. `c-peer SOCKET probe OWNER
- * stranger` is one that nobody trusts: it does what it may, tries what it may not, says so on
- * standard output, and waits for its end. `c-peer SOCKET worker OWNER verbs` has the owner's RDMA
- * device. Exit code 0: all was right; else the line of what was not is on standard error. Built by
- * `make tests`. */
+ * stranger` is an untrusted process: it does what it may, tries what it may not, reports that on
+ * standard output, and waits for its end. `c-peer SOCKET worker OWNER verbs` uses the owner's RDMA
+ * device. Exit code 0: all checks have passed. Otherwise the failed check is on standard error.
+ * Built by `make tests`. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 
 enum { kMemory = 1, kLoan = 2, kEnd = 3, kLoanBytes = 100000, kOfferBytes = 4096 };
 
-struct offer { /* what kMemory carries */
+struct offer { /* the payload of kMemory */
   bp_remote counter;
   bp_remote buffer;
 };
@@ -57,11 +57,11 @@ static void poll_until(const int* flag) {
   CHECK(member.fd >= 0);
   while (!*flag) {
     if (bp_poll(self, 16) > 0 || !bp_member_arm(self)) continue;
-    CHECK(poll(&member, 1, 60000) == 1); /* only what hangs takes so long */
+    CHECK(poll(&member, 1, 60000) == 1); /* only a hang takes so long */
   }
 }
 
-/* Whatever way it took, it is done afterwards. */
+/* Waits for the end of an operation that was accepted. */
 static void finish(bp_status status, int* ended_before) {
   if (status != BP_DONE && status != BP_PENDING) fprintf(stderr, "%s\n", bp_status_text(status));
   CHECK(status == BP_DONE || status == BP_PENDING);
@@ -94,7 +94,7 @@ static void serve(bp_endpoint* peer) {
 
 static void on_room(bp_room_call* room) { ++*(int*)room->context; }
 
-/* There is room: it is told by the next poll, and not where it was taken back. */
+/* There is room, so the next poll calls `room`, but not `other`, which was taken back. */
 static void wait_for_room(bp_endpoint* peer) {
   int told = 0, taken_back = 0;
   bp_room_call room = {.call = on_room, .context = &told};
@@ -134,7 +134,7 @@ static void use(bp_endpoint* peer) {
   CHECK(bp_am_send(peer, kEnd, NULL, 0) == BP_DONE);
 }
 
-/* The owner takes everything and answers nothing but loans, which it gives back. */
+/* The owner receives everything, and its only answer is to return loans. */
 static void be_stranger(bp_endpoint* owner) {
   bp_completion done = {NULL, on_end, &ended_count};
   int ended = 0;
@@ -152,7 +152,7 @@ static void be_stranger(bp_endpoint* owner) {
   CHECK(ended == 1);
 
   CHECK(bp_am_send_loan(owner, kLoan, NULL, 0, text, sizeof text, &done) == BP_REFUSED);
-  uint64_t kinds[] = {0, 1, 2}; /* private memory, the pool's, what it was never given */
+  uint64_t kinds[] = {0, 1, 2}; /* private memory, the pool's, an unknown kind */
   for (int i = 0; i < 3; ++i) {
     /* Its own block's region, or the one before or behind it: segments of others. */
     for (int region = -1; region <= 1; ++region) {
@@ -171,7 +171,7 @@ static void be_stranger(bp_endpoint* owner) {
   for (;;) bp_wait(self, 1000);
 }
 
-/* Every byte that malloc gives has a key, and nothing that it did not. */
+/* Checks that every byte of malloc's memory has a key, and that other memory has none. */
 static void look_at_keys(void) {
   uint32_t key = 0, other = 0;
   char* block = bp_alloc(kLoanBytes);
@@ -228,7 +228,7 @@ int main(int count, char** words) {
   if (count < 4) return 2;
   const int has_verbs = count > 4 && strcmp(words[4], "verbs") == 0;
   if (has_verbs) bp_use_verbs();
-  CHECK(bp_join(words[1], words[2], 1, 60000) == 0); /* only what hangs takes so long */
+  CHECK(bp_join(words[1], words[2], 1, 60000) == 0); /* only a hang takes so long */
   self = bp_own_member(0);
   for (unsigned char id = kMemory; id <= kEnd; ++id) {
     bp_set_handler(self, id, on_message, &offered);

@@ -7,7 +7,8 @@ from harness import expect, expect_in, expect_true, test
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# A runner of two tests. `b` fails as often as FAILURES says; each run notes what it was asked for.
+# A runner of two tests. `b` fails in the first $1 runs. Each run appends the requested tests to the
+# file `asked`.
 RUNNER = """#!/bin/bash
 echo "asked for: ${ONLY_TESTS:-all}" >> asked
 runs=$(grep -c . asked)
@@ -23,7 +24,7 @@ fi
 
 
 def check(box, *steps, listed="", before=""):
-    """Runs such steps. Returns the outcome, and what the runner was asked for."""
+    """Runs the steps. Returns the outcome, and the tests requested from the runner."""
     folder = box.path("check")
     os.makedirs(folder, exist_ok=True)
     for name, text in (("runner", RUNNER), ("flaky.txt", listed), ("asked", "")):
@@ -44,7 +45,7 @@ def last_line(done):
 
 @test()
 def a_failure_stays_one(box):
-    """A test that fails again, alone, fails the check."""
+    """A test that fails again when it runs alone fails the check."""
     done, asked = check(box, "step one bash runner 9", "step two true")
     expect(last_line(done), "2 passed, 1 failed, 1 skipped", "the last line")
     expect(done.returncode, 1, "the exit code")
@@ -84,7 +85,7 @@ def a_flaky_test_of_the_list_fails(box):
 
 @test()
 def many_failures_are_none_of_chance(box):
-    """More than three do not run again."""
+    """More than three failures are not run again."""
     done, asked = check(box, *(f"step s{i} bash runner 9" for i in range(4)))
     expect(last_line(done), "4 passed, 4 failed, 4 skipped", "the last line")
     expect(len(asked), 4, "runs")

@@ -1,5 +1,5 @@
 """`check` refuses everything that `run` refuses for causes that exist beforehand, with the same
-words and exit code; and `run` does so before it takes memory. The printed cures work."""
+words and exit code. `run` refuses it before it takes memory. The printed cures work."""
 
 import contextlib
 import os
@@ -39,7 +39,7 @@ def relay(box, *streams):
 
 
 def udp_port(box):
-    """One that nobody has, and those behind it for FEC."""
+    """A free UDP port. FEC uses ports after it."""
     return free_port()
 
 
@@ -210,7 +210,7 @@ def what_run_refuses_check_refuses(box, case):
 
 @test()
 def what_is_left_open_is_handed_on(box):
-    """A socket that preflight opened serves, and what came to it before is dropped."""
+    """`run` boots with the sockets that preflight opened."""
     port = udp_port(box)
     configuration = relay(box, stream("s", leg(port)))
     file = box.write("relay.toml", to_toml(configuration))
@@ -223,7 +223,8 @@ def what_is_left_open_is_handed_on(box):
 
 @test()
 def a_signal_ends_boot(box):
-    """At the step where it is; here the signal waits since before the program began."""
+    """A signal ends boot at the current step. Here the signal is pending before the program
+    starts."""
     file = box.write("boot.toml", to_toml(small(box)))
 
     def pending():
@@ -241,7 +242,7 @@ def a_signal_ends_boot(box):
 
 
 def boots(box, file, **options):
-    """The exit code of `run`, which is stopped once it is ready; None: it was ready."""
+    """Returns the exit code of `run`. None: it became ready, and was stopped."""
     process = box.spawn([BEDPLATE, "run", file], "cured.log", stdout=subprocess.PIPE, **options)
     ready = process.stdout.readline()
     if ready != b"bedplate: ready\n":
@@ -277,7 +278,8 @@ LIMITS = {
 
 @test(limit=list(LIMITS), sockets=["io_uring-or-epoll", "epoll"])
 def the_cure_of_a_limit_cures(box, limit, sockets):
-    """With just what is printed it boots; locked memory as an ordinary user: root passes that."""
+    """The appliance boots with exactly the printed limit. Locked memory is tested as an ordinary
+    user, because its limit does not apply to root."""
     if os.geteuid() != 0:
         raise Skip("not root")
     which, option, little, unit = LIMITS[limit]
@@ -296,7 +298,8 @@ def the_cure_of_a_limit_cures(box, limit, sockets):
 
 @contextlib.contextmanager
 def memory_group():
-    """A control group of our own, the file of its limit, and that of its processes."""
+    """Creates a control group. Yields the file of its memory limit, and the file of its
+    processes."""
     first = "/sys/fs/cgroup/memory"
     root, name = (first, "memory.limit_in_bytes") if os.path.isdir(first) else (
         "/sys/fs/cgroup", "memory.max")
@@ -343,7 +346,8 @@ def the_cure_of_a_control_groups_memory_cures(box, sockets):
 
 @test()
 def the_cure_of_hugepages_cures(box):
-    """Others may take hugepages meanwhile: then it says so again, and the cure is another."""
+    """Other processes may take hugepages in the meantime. Then the report comes again, with another
+    cure."""
     if os.geteuid() != 0:
         raise Skip("not root")
     count_file = hugepage_file(2 * MIB, "nr_hugepages")
@@ -366,7 +370,8 @@ def the_cure_of_hugepages_cures(box):
 
 @test()
 def hugepages_that_are_made_when_asked_for_are_taken(box):
-    """vm.nr_overcommit_hugepages, with no page left that the kernel keeps."""
+    """The kernel creates the pages on demand (vm.nr_overcommit_hugepages), without reserved
+    pages."""
     count_file = hugepage_file(2 * MIB, "nr_overcommit_hugepages")
     if not os.access(count_file, os.W_OK):
         raise Skip("the number of hugepages cannot be changed here")

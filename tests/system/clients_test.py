@@ -1,4 +1,4 @@
-"""Clients that we did not write, used as their users call them, on every setup of the server.
+"""Third-party clients, used as their users call them, on every setup of the server.
 
 Setups: TCP and Unix sockets; connections and volumes on one shard and on two; sockets through
 io_uring and through epoll. Also pages of other sizes, and sockets passed in by a service manager.
@@ -103,7 +103,7 @@ def qemu_converts_qcow2(box):
 
 @test()
 def several_volumes(box):
-    """Volumes do not mix, and a read-only one says so."""
+    """Volumes do not mix, and a read-only volume is listed as read-only."""
     need_tools("nbdcopy", "nbdinfo")
     configuration = box.configuration()
     names = ["ram0", "second disk/é", "small"]
@@ -151,8 +151,8 @@ def other_pages(box, page):
 
 # ---- Sockets passed in ----
 
-# Becomes its arguments, with the sockets argv[1] ("7,9") as descriptors from 3 on. Descriptors are
-# first moved out of the way, so that none is overwritten before its turn.
+# Executes its arguments, with the sockets of argv[1] ("7,9") as descriptors 3 and up. The sockets
+# first move to high numbers, so that none is overwritten before its turn.
 LAUNCH = """if True:
     import fcntl, os, sys
     sockets = [fcntl.fcntl(int(text), fcntl.F_DUPFD, 100) for text in sys.argv[1].split(",")]
@@ -172,7 +172,8 @@ def passing(sockets, listen_pid=""):
 
 
 def activated(box):
-    """A configuration whose only listener is what a service manager passes in, and its file."""
+    """Returns a configuration whose only listeners are passed in by a service manager, and its
+    file."""
     configuration = box.configuration(listen=["activation:"])
     config = box.write("activated.toml", to_toml(configuration))
     box.ensure_hugepages(config)
@@ -207,7 +208,7 @@ def activated_by_libnbd(box):
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
 def activated_with_two_sockets(box, layout, sockets):
-    """TCP and Unix at once; the Unix socket's file belongs to its maker and stays."""
+    """TCP and Unix sockets together. The Unix socket's file belongs to its creator, and stays."""
     configuration = box.configuration(layout, sockets, listen=["activation:"])
     tcp = box.closing.enter_context(socket.create_server(("127.0.0.1", 0)))
     unix = box.closing.enter_context(socket.socket(socket.AF_UNIX))
@@ -223,7 +224,7 @@ def activated_with_two_sockets(box, layout, sockets):
 
 @test()
 def activation_without_sockets(box):
-    """Nothing was passed, or to somebody else: a failure that says so, not a silent server."""
+    """If no sockets were passed, or for another process, `run` fails with a message."""
     configuration, config = activated(box)
     done = box.bedplate("run", config, expect_code=1)
     expect_in("LISTEN_PID", done.stderr, "the message")
@@ -238,7 +239,7 @@ def activation_without_sockets(box):
 
 @test()
 def activated_where_others_reach_it(box):
-    """In clear only where the configuration says so."""
+    """Passed sockets serve plain text to other machines only if the configuration allows it."""
     need_tools("nbdinfo")
     configuration, config = activated(box)
     passed = box.closing.enter_context(socket.create_server(("0.0.0.0", 0)))

@@ -45,7 +45,7 @@ def bad_usage(box, case):
 
 @test()
 def version_is_that_of_make_install(box):
-    """One place has it: the header, of which make and the program take it."""
+    """The version is only in the header; make and the program read it there."""
     top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     database = subprocess.run(["make", "-C", top, "-pnq", "help"], capture_output=True, text=True,
                               check=False).stdout
@@ -126,7 +126,7 @@ def plan_adds_up(box, page, layout):
 
 @test()
 def plan_depends_on_the_file_alone(box):
-    """The same twice, from another directory, as JSON before or after the file's name."""
+    """The plan is the same for any order of the arguments, and for a relative path."""
     config = good_file(box)
     plans = {box.bedplate(*arguments).stdout for arguments in (
         ["plan", config, "--json"], ["plan", "--json", config],
@@ -136,7 +136,7 @@ def plan_depends_on_the_file_alone(box):
 
 @test()
 def plan_grows_with_connections(box):
-    """The memory of connections is planned: more of them take more, and the heap gives it."""
+    """The plan includes the memory of connections: more connections take more memory."""
     used = {}
     for count in (1, 512):
         segments = box.plan(good_file(box, max_connections=count))["segments"]
@@ -155,7 +155,7 @@ def check_of_a_good_file(box):
 
 @test()
 def check_of_a_bad_file_as_json(box):
-    """Scripts get the same three parts on standard output."""
+    """`check --json` prints the same three parts of a message on standard output."""
     configuration = box.configuration()
     configuration["shard"][0]["cpu"] = 1023
     config = box.write("lacking.toml", to_toml(configuration))
@@ -221,7 +221,8 @@ def doctors_findings(box, *arguments, expect_code=0):
 
 @test()
 def doctor_for_a_configuration(box):
-    """The judgement is that of `check`, with its cures; of cores, those of the shards count."""
+    """`doctor --for` prints the problems and cures of `check`. It judges only the cores of the
+    shards."""
     config = good_file(box)
     with few_hugepages(0):
         problems = json.loads(box.bedplate("check", config, "--json", expect_code=1).stdout)
@@ -243,7 +244,8 @@ def doctor_for_a_configuration(box):
 
 @test(answer=["--yes", "y", "n", ""])
 def doctor_fixes(box, answer):
-    """Hugepages are reserved at once; what makes them last is written when that is agreed to."""
+    """`doctor --fix` reserves hugepages at once. It writes the lasting setting only if the user
+    agrees."""
     need_tools("unshare")
     config = good_file(box)
     lasting = box.path("lasting")
@@ -261,8 +263,8 @@ def doctor_fixes(box, answer):
             after = hugepage_count(2 * MIB, "nr_hugepages")
             HUGEPAGES.raised[2 * MIB] = HUGEPAGES.raised.get(2 * MIB, 0) - before + after
         total = re.search(r"^done: echo (\d+) > .*/nr_hugepages$", done.stdout, re.MULTILINE)
-        # Hugepages are the machine's. If others reserve or take some at that moment, the run proves
-        # nothing, and is repeated.
+        # Hugepages belong to the whole machine. If other processes reserve or take some at that
+        # moment, the run proves nothing, and is repeated.
         if total and (done.returncode == 0 or int(total[1]) == after):
             break
         for name in os.listdir(lasting):
@@ -293,7 +295,7 @@ def doctor_for_what_is_wrong(box):
 
 @test(layout=LAYOUTS)
 def stats_count(box, layout):
-    """Each counter counts what it says, and nothing else."""
+    """Each counter counts its own events, and no others."""
     appliance = box.appliance(box.configuration(layout))
     before = appliance.stats()
     client = connect(box, appliance)
@@ -330,8 +332,8 @@ def stats_count(box, layout):
 
 @test()
 def counters_are_documented(box):
-    """docs/counters.md has the row of each: of the runtime, of the demos' services, of a volume on
-    a file, and of what any of them may have beside."""
+    """docs/counters.md has the row of each counter: of the runtime, of the services of the demos,
+    of [http], and of a volume on a file."""
     page = read_text(os.path.join(REPOSITORY, "docs/counters.md")).splitlines()
     demo = os.path.join(REPOSITORY, "apps/demo.toml")
     box.write("volume", bytes(4096))
@@ -352,8 +354,8 @@ def counters_are_documented(box):
 
 @test()
 def every_description_of_counters_is_looked_at(box):
-    """The unit test that wants a sign, or a reason for none, of each counter that tells of trouble
-    knows all structs of counters that the sources describe; `counters` shows both."""
+    """counter_troubles_test.cc covers all structs of counters in the sources. It requires an alert,
+    or a reason for none, for each counter of trouble. `counters` shows both."""
     sources = [path for layer in ("alloc", "transport", "apps")
                for path in glob.glob(os.path.join(REPOSITORY, layer, "**/*.*"), recursive=True)
                if path.endswith((".h", ".cc"))]
@@ -417,7 +419,8 @@ def stats_agree_with_the_plan(box):
 
 @test()
 def stats_find_the_appliance(box):
-    """By name, alone in its directory without one; among two the name is needed."""
+    """`stats` finds an appliance by name. The name is optional while its directory has one
+    appliance."""
     first = box.appliance()
     directory = ["--directory", first.runtime_directory]
     for name in ([], ["test"]):
@@ -441,7 +444,7 @@ def stats_find_the_appliance(box):
 
 @test()
 def stats_of_nothing(box):
-    """No directory, an empty one, and files that are no counters."""
+    """`stats` fails for a missing directory, an empty directory, and a file without counters."""
     for name in ("none", "empty", "text"):
         if name != "none":
             os.mkdir(box.path(name))

@@ -15,9 +15,9 @@ import raw_nbd as nbd
 
 MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cure
 
-# name: (text of the good file, its replacement, what in it the position points at (None: anywhere),
-# words of the message).
-# PORT and DIRECTORY stand for those of the test.
+# name: (text of the good file, its replacement, the text at the position in the message (None:
+# any), words of the message).
+# PORT, CPU and DIRECTORY stand for the values of the test.
 BAD_FILES = {
     "unknown_key": ('pages = "2 MiB"', 'pgaes = "2 MiB"', "pgaes", ["pgaes"]),
     "unknown_key_in_volume": ('name = "ram0"', 'name = "ram0"\nsize = 1', "size", ["size"]),
@@ -104,7 +104,7 @@ def expect_nothing_started(box, configuration, before):
 
 
 def refuse(box, configuration, config, code, **options):
-    """Every command refuses the file alike, with one message; returns it."""
+    """Checks that every command refuses the file with the same message. Returns the message."""
     before = places_of_leftovers()
     messages = set()
     for command in ("plan", "check", "run"):
@@ -168,7 +168,7 @@ def no_file(box, case):
 
 
 def as_nobody(box):
-    """Options of a command that runs without any rights."""
+    """Options of a command that runs without privileges."""
     if os.geteuid() != 0:
         return {}
     options = {"user": "nobody", "group": "nogroup", "extra_groups": []}
@@ -190,7 +190,7 @@ def unreadable_file(box):
 
 @test(owner=["volume:big", "heap", "blockd"])
 def pool_too_small(box, owner):
-    """The message names the owner that does not fit and by how many bytes, and the cure is true."""
+    """The message names the owner that does not fit and the missing bytes, and the cure works."""
     configuration = box.configuration()
     if owner == "heap":
         configuration["pool"]["heap_min_bytes"] = "1 GiB"
@@ -214,10 +214,10 @@ def pool_too_small(box, owner):
 
 @test()
 def exactly_enough(box):
-    """A pool that just fits is planned; a page less is refused by as much."""
+    """A pool that just fits is planned. A pool with one page less is refused, short by one page."""
     configuration = box.configuration()
     segments = box.plan(box.write("probe.toml", to_toml(configuration)))["segments"]
-    heap_min_bytes = 32 * MIB  # it takes what the others leave
+    heap_min_bytes = 32 * MIB  # the heap takes the rest
     least = sum(one["bytes"] for one in segments if one["owner"] != "heap") + heap_min_bytes
     configuration["pool"]["bytes"] = least
     expect(box.plan(box.write("enough.toml", to_toml(configuration)))["total_bytes"], least,
@@ -244,7 +244,7 @@ def preflight_report(box, config):
 
 @test()
 def not_enough_hugepages(box):
-    """How many are free, how many are needed, and a command that cures it."""
+    """The report has the numbers of free and needed pages, and a command that cures the lack."""
     if os.path.exists("/sys/devices/system/node/node1"):
         raise Skip("each of several nodes has pages of its own here")
     configuration = box.configuration()
@@ -264,7 +264,7 @@ def not_enough_hugepages(box):
 
 @test()
 def no_gigantic_pages(box):
-    """The same for 1 GiB pages: smaller ones are never taken instead."""
+    """The same report for 1 GiB pages. Smaller pages are never taken instead."""
     configuration = box.configuration()
     free = free_hugepages(GIB)
     configuration["pool"] = {"bytes": f"{free + 100} GiB", "pages": "1 GiB"}
@@ -276,7 +276,7 @@ def no_gigantic_pages(box):
 
 @test()
 def no_such_node(box):
-    """A NUMA node that is not there is named, with who wants it and those that are."""
+    """The report names the missing NUMA node, the owner that needs it, and the existing nodes."""
     configuration = box.configuration()
     configuration["pool"]["heap_node"] = 1023
     report = preflight_report(box, box.write("bedplate.toml", to_toml(configuration)))
@@ -293,7 +293,8 @@ LIMITS = {
 
 @test(limit=LIMITS)
 def limit_too_low(box, limit):
-    """Without rights and with a small limit: it does not start, and says how much is needed."""
+    """Without privileges and with a small limit, `run` does not start, and reports how much is
+    needed."""
     need_tools("prlimit")
     option, words = LIMITS[limit]
     configuration = box.configuration()
@@ -310,7 +311,7 @@ def limit_too_low(box, limit):
 
 @test(way=["tcp", "unix", "tcp_any"])
 def listener_in_use(box, way):
-    """Somebody else's port or socket: exit code 1, and the other one goes on undisturbed."""
+    """A port or socket of another program is refused with exit code 1; that program continues."""
     owner = box.appliance()
     configuration = box.configuration()
     taken = {"tcp": owner.configuration["blockd"]["listen"][0],
@@ -332,7 +333,7 @@ def listener_in_use(box, way):
 
 @test()
 def everything_in_one_report(box):
-    """All that is missing, at once: pages, a processor, a port, directories."""
+    """One report lists everything that is missing: pages, a processor, a port, directories."""
     configuration = box.configuration()
     configuration["pool"]["bytes"] = 64 * GIB + 2 * MIB * free_hugepages()
     box.write("plain", "")
@@ -350,7 +351,7 @@ def everything_in_one_report(box):
 
 @test()
 def foreign_address(box):
-    """An address that this machine does not have."""
+    """An address that this machine does not have is refused."""
     configuration = box.configuration(listen=["tcp:192.0.2.1:10809"])
     configuration["blockd"]["plain_text"] = "allowed"
     config = box.write("bedplate.toml", to_toml(configuration))
@@ -360,7 +361,8 @@ def foreign_address(box):
 
 @test()
 def one_name_twice(box):
-    """A second appliance of the same name would write into the first one's counters."""
+    """A second appliance of the same name, which would write into the first one's counters, is
+    refused."""
     owner = box.appliance()
     configuration = box.configuration(listen=[f"unix:{box.path('second.sock')}"])
     config = box.write("second.toml", to_toml(configuration))

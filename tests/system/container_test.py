@@ -12,13 +12,14 @@ from harness import (BEDPLATE, Skip, expect, expect_in, free_port, need_tools, r
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 EXAMPLE = os.path.join(ROOT, "apps/examples/container")
-# A container of a container may not raise what these bound, and podman's own defaults do.
+# A container in a container may not raise these limits, and podman's own defaults do.
 LIMITS = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"]
 
 
 class Podman:
-    """Its images and containers lie in the test's folder and end with it. Podman's files for all
-    (/sys/fs/cgroup/*/libpod_parent, /etc/cni/net.d, a cache in /var/lib/containers) stay."""
+    """Podman with its images and containers in the test's folder, which is removed with the test.
+    Podman's global files (/sys/fs/cgroup/*/libpod_parent, /etc/cni/net.d, a cache in
+    /var/lib/containers) stay."""
 
     def __init__(self, box):
         need_tools("podman", "runc")
@@ -33,7 +34,8 @@ class Podman:
         box.closing.callback(self.end)
 
     def end(self):
-        """Removes the containers. The test has its result by then: one that stays is no failure."""
+        """Removes the containers. A container that remains is no failure: the test has its result
+        already."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self("rm", "--all", "--force", expect_code=None)
 
@@ -42,7 +44,7 @@ class Podman:
 
 
 def built(box, podman, port):
-    """The example's image, with a port of the test's."""
+    """Builds the example's image, with a port of the test."""
     os.mkdir(box.path("context"))
     for name in ("Containerfile", "appliance.toml"):
         shutil.copy(os.path.join(EXAMPLE, name), box.path("context"))
@@ -68,7 +70,8 @@ def is_ready(podman):
 
 @test()
 def from_scratch(box):
-    """As the page starts it: no right but to lock memory, and a file system that is read only."""
+    """Started as in the document: the only capability is to lock memory, and the file system is
+    read-only."""
     podman, port = Podman(box), free_port()
     built(box, podman, port)
     podman("run", "--detach", "--name", "box", "--network", "host", "--read-only",
@@ -84,7 +87,8 @@ def from_scratch(box):
 
 @test()
 def pod_asks_for_what_is_planned(box):
-    """Hugepages are what a pod's limit says, to the page; the rest of it fits into its memory."""
+    """The pod's limit of hugepages is exactly the planned number; the rest fits into the pod's
+    memory."""
     plan = box.plan(os.path.join(EXAMPLE, "appliance.toml"))
     pages = {2 << 20: 0, 4096: 0}
     for segment in plan["segments"]:

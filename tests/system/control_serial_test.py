@@ -17,7 +17,7 @@ from harness import BOUND_SECONDS, KIB, Failure, expect, expect_in, test, to_tom
 
 
 class Line:
-    """The other end of the appliance's line, which can be pulled and put in again."""
+    """The other end of the appliance's line, which can be unplugged and plugged in again."""
 
     def __init__(self, box):
         self.path = box.path("near")
@@ -26,7 +26,7 @@ class Line:
         box.closing.callback(self.pull)
 
     def plug(self):
-        self.master, self.held = pty.openpty()  # one that nobody has open is an error
+        self.master, self.held = pty.openpty()  # a terminal that nobody has open is an error
         tty.setraw(self.held)
         os.set_blocking(self.master, False)
         os.symlink(os.ttyname(self.held), self.path)
@@ -84,7 +84,7 @@ def start(box):
 
 @contextlib.contextmanager
 def bridged(line, other):
-    """Bytes go between the line and the descriptor `other` meanwhile."""
+    """Copies bytes between the line and the descriptor `other` in the meantime."""
     stop_reader, stop_writer = os.pipe()
     os.set_blocking(other, False)
 
@@ -156,7 +156,7 @@ def control_counters(appliance):
 
 @test()
 def answers_over_the_line(box):
-    """The line answers as the socket does, while both are in use; long answers come whole."""
+    """The line answers like the socket, while both are in use. Long answers arrive complete."""
     line, appliance = start(box)
     said = line.ask("ping")["result"]
     expect((said["appliance"], said["pid"]), ("test", appliance.pid), "which appliance it is")
@@ -170,7 +170,7 @@ def answers_over_the_line(box):
     expect(control_counters(appliance)["line_losses"], 0, "losses")
 
 
-HOSTILE = {  # what is sent before a request, and the codes that are answered
+HOSTILE = {  # the bytes sent before a request, and the codes of the answers
     "nothing": (b"", []),
     "empty_lines": (b"\n\r\n \n", []),
     "noise": (b"\x00\xff\x80 login: \x03\x04\x11\x13", [-32700]),
@@ -185,10 +185,10 @@ HOSTILE = {  # what is sent before a request, and the codes that are answered
 
 @test(what=list(HOSTILE))
 def hostile(box, what):
-    """An error line for each line that is none; then it goes on."""
+    """Each invalid line gets an error line, and then the line still works."""
     line, appliance = start(box)
     sent, codes = HOSTILE[what]
-    # The answers are not read yet, so they must fit: the appliance takes no more from a full line.
+    # The answers are not read yet, so they must fit: the appliance reads no more from a full line.
     line.say(sent)
     others = []
     expect(line.ask("ping", others)["result"]["appliance"], "test", "what is answered then")
@@ -198,7 +198,7 @@ def hostile(box, what):
 
 @test()
 def the_next_client_is_not_confused(box):
-    """A half request, or an answer that nobody took, does not confuse the next client."""
+    """A partial request, or an answer that nobody read, does not confuse the next client."""
     line, appliance = start(box)
     line.say(b'{"jsonrpc":"2.0","id":1,"method":"methods"}\n{"jsonrpc":"2.0","id":1,"method":"pl')
     with far_end(line) as path:
@@ -230,7 +230,7 @@ def top_shows_what_the_line_says(box):
 
 @test()
 def one_client_has_the_line(box):
-    """A second one is told; and a refusal of the method is told as ever."""
+    """A second client gets an error. The refusal of a method is reported as usual."""
     line, _ = start(box)
     with far_end(line) as path:
         said = box.bedplate("ctl", "--serial", path, "pang", expect_code=1).stderr
@@ -274,7 +274,7 @@ def a_line_that_was_pulled_comes_back(box):
 
 @test()
 def a_line_that_nobody_reads(box):
-    """Its answers are thrown away after a while, and the next client is answered."""
+    """Unread answers are discarded after a while, and the next client is answered."""
     line, appliance = start(box)
     line.say(b'{"jsonrpc":"2.0","id":1,"method":"methods"}\n' * 60)
     wait_for(lambda: control_counters(appliance)["timeouts"] >= 1, "the end of patience")
@@ -297,7 +297,7 @@ def half_a_line_is_forgotten(box):
 
 @test()
 def a_shard_that_is_stuck(box):
-    """The line goes on, and requests that do not need that shard are answered."""
+    """The line still works, and requests that do not need that shard are answered."""
     line, appliance = start(box)
     with stopped_thread(appliance.pid, "storage"):
         said = line.ask("blockd.hold", volume="ram0", on=True)["error"]

@@ -69,7 +69,7 @@ def as_written(counters):
 
 @test()
 def answers_what_it_is(box):
-    """The socket and the command answer, and the numbers are those of stats and plan."""
+    """The socket and `ctl` answer, with the numbers of `stats` and `plan`."""
     appliance = start(box)
     said = ask(appliance, "ping")["result"]
     expect((said["appliance"], said["pid"]), ("test", appliance.pid), "which appliance it is")
@@ -95,7 +95,8 @@ def answers_what_it_is(box):
 
 @test()
 def the_demo_answers(box):
-    """The answers in docs/index.md, but for the addresses that it listens at."""
+    """`ctl blockd.volumes` prints the answer in docs/index.md. Only the demo's listen addresses are
+    replaced."""
     with open("apps/demo.toml", "rb") as file:
         demo = tomllib.load(file)
     demo["appliance"].update(name="test", runtime_directory=box.path("runtime"))
@@ -139,7 +140,8 @@ def says_what_is_wrong(box):
 
 @test()
 def the_log_has_levels(box):
-    """Each part of the program has one, and it can be set; unknown parts and levels are refused."""
+    """Each part of the program has a log level, which can be set. Unknown parts and levels are
+    refused."""
     appliance = start(box)
     parts = {one["component"]: one["level"] for one in ask(appliance, "log.show")["result"]}
     expect((parts["apps/control"], set(parts.values())), ("info", {"info"}), "levels at first")
@@ -159,7 +161,7 @@ def the_log_has_levels(box):
         expect_in(text, error["message"], "the refusal")
 
 
-HOSTILE = {  # what is sent, the codes that are answered, whether the connection goes on
+HOSTILE = {  # the bytes sent, the codes of the answers, whether the connection stays open
     "no_json": (b"{]\n", [-32700], True),
     "no_object": (b"17\n", [-32600], True),
     "batch": (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]\n', [-32600], True),
@@ -180,7 +182,8 @@ HOSTILE = {  # what is sent, the codes that are answered, whether the connection
 
 @test(what=list(HOSTILE))
 def hostile(box, what):
-    """The right codes, and then it goes on, or ends; others are served as ever."""
+    """A bad request gets the right codes, and the connection stays open or ends. Others are served
+    as usual."""
     appliance = start(box)
     sent, codes, goes_on = HOSTILE[what]
     with contextlib.closing(connect(appliance)) as client:
@@ -203,7 +206,7 @@ def hostile(box, what):
 
 @test()
 def slow_and_partial(box):
-    """A line that never ends is ended; one that is sent in pieces is answered."""
+    """A line that never ends gets an error. A line that is sent byte by byte is answered."""
     appliance = start(box)
     with contextlib.closing(connect(appliance)) as client:
         client.sendall(b'{"jsonrpc"')
@@ -216,7 +219,8 @@ def slow_and_partial(box):
 
 @test()
 def many_idle_connections(box):
-    """They have the places that were planned; a new one takes that of the longest silent."""
+    """Idle connections use only the planned slots. A new connection takes the slot of the
+    connection that was silent for the longest time."""
     appliance = start(box, max_connections=4)
     ask(appliance, "counters", owner="blockd")
     before = appliance.stats()["heap_owner"]["heap:control"]["used_bytes"]
@@ -232,8 +236,8 @@ def many_idle_connections(box):
 
 
 def ask_as(appliance, user, groups=(), asks=True):
-    """Returns the answer to `user` of these groups; None: it could not connect. A refusal needs no
-    request, so it also comes without one (`asks`)."""
+    """Returns the answer to a process of `user` and `groups`. None: it could not connect. A refusal
+    also comes without a request (`asks` is False)."""
     client = ("import socket, sys; s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); "
               "s.send(b'{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\\n') if len(sys.argv) > 2 else 0; "
               "print(s.makefile().readline())")
@@ -249,7 +253,8 @@ def ask_as(appliance, user, groups=(), asks=True):
 
 @test()
 def others_may_not_ask(box):
-    """The file's mode keeps them out; if it lets them in, their user does."""
+    """The socket's mode keeps other users out. If the mode lets them in, their user ID keeps them
+    out."""
     if os.geteuid() != 0:
         raise Skip("needs root, to be others")
     appliance = start(box)
@@ -297,7 +302,7 @@ PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT, WALL = 17, 0x4206, 0x4207, 0x4000
 
 @contextlib.contextmanager
 def stopped_thread(pid, name):
-    """One thread of a process stands still meanwhile, and the others go on."""
+    """Stops one thread of a process in the meantime; the other threads continue."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
     libc.ptrace.restype = ctypes.c_long
@@ -326,7 +331,8 @@ def with_a_storage_shard(box, **keys):
 
 @test()
 def a_shard_that_is_stuck(box):
-    """It is named, it gets no second call, and those who do not need it are answered."""
+    """The error names the stuck shard, which gets no second call. Requests that do not need the
+    shard are answered."""
     appliance = with_a_storage_shard(box, max_connections=2)
     with stopped_thread(appliance.pid, "storage"):
         said = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]
@@ -348,7 +354,8 @@ def a_shard_that_is_stuck(box):
 
 @test()
 def all_places_wait_for_one_shard(box):
-    """A newcomer hears which, and not that there should be more places."""
+    """A new client gets an error that names the stuck shard, and no advice to allow more
+    connections."""
     appliance = with_a_storage_shard(box, max_connections=1)
     with stopped_thread(appliance.pid, "storage"):
         expect(ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]["code"], -32002, "it")
@@ -362,7 +369,7 @@ def all_places_wait_for_one_shard(box):
 
 
 def ask_or_nothing(appliance):
-    """Returns the answer to ping; nothing: there was no place."""
+    """Returns the result of ping, or "" if there was no free slot."""
     with contextlib.closing(connect(appliance)) as client:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             client.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
@@ -372,8 +379,8 @@ def ask_or_nothing(appliance):
 
 @test()
 def a_record_on_demand(box):
-    """The log says where each thread is, and of one that stands still that it is silent; all goes
-    on."""
+    """`record` logs the position of each thread, and counts a stopped thread as silent. The
+    services continue."""
     appliance = with_a_storage_shard(box)
     wait_for(lambda: ask(appliance, "record")["result"]["silent"] == 0, "all threads to answer")
     log = appliance.log_text()
@@ -400,7 +407,8 @@ def state_of(appliance, service):
 
 @test()
 def one_service_drains(box):
-    """A request that was begun is answered, new ones are not taken, another service goes on."""
+    """A drained service answers the requests that were begun, and takes no new ones. Another
+    service continues."""
     configuration = box.configuration()
     configuration["control"] = {}
     configuration["kvd"] = {"listen": [f"unix:{box.path('kvd.sock')}"], "cache_bytes": 8 * MIB}
@@ -439,7 +447,7 @@ def one_service_drains(box):
 
 @test()
 def services_are_told_while_it_ends(box):
-    """The states of services show which of them hangs."""
+    """While the appliance ends, `services` shows the service that hangs."""
     configuration = box.configuration()
     configuration["control"] = {}
     configuration["appliance"]["drain_timeout_ms"] = 600_000
@@ -459,7 +467,7 @@ def services_are_told_while_it_ends(box):
 
 @test(layout=list(LAYOUTS))
 def a_volume_is_held(box, layout):
-    """Requests to it wait, and are answered once it may go on; other volumes do not notice."""
+    """Requests to a held volume wait until it is released. Other volumes are not affected."""
     configuration = box.configuration(layout)
     configuration["control"] = {}
     configuration["blockd"]["volume"].append({"name": "other", "bytes": 1 * MIB})
@@ -469,7 +477,7 @@ def a_volume_is_held(box, layout):
     with RawClient(appliance.address()) as held, RawClient(appliance.address()) as free:
         held.greet().go("ram0")
         free.greet().go("other")
-        for payload in (b"a" * 4096, b"b" * 16384):  # one comes whole, one is granted a place
+        for payload in (b"a" * 4096, b"b" * 16384):  # one whole, one granted a destination
             held.request(raw_nbd.WRITE, 0, payload=payload)
         held.request(raw_nbd.READ, 0, 4096)
         free.request(raw_nbd.READ, 0, 4096)
@@ -497,7 +505,8 @@ def a_drain_lets_go_what_is_held(box):
 
 @test()
 def a_volume_takes_no_writes(box):
-    """Neither from connected clients nor from new ones; and then takes them again."""
+    """A read-only volume takes no writes from connected or new clients. Later it takes them
+    again."""
     appliance = start(box)
     with RawClient(appliance.address()) as client:
         client.greet().go()
@@ -532,7 +541,7 @@ def what_would_break_a_promise_is_refused(box):
 
 @test()
 def no_new_clients(box):
-    """Those that are connected stay."""
+    """Connected clients stay; new clients are turned away."""
     appliance = start(box)
     with RawClient(appliance.address()) as client:
         client.greet().go()

@@ -1,4 +1,4 @@
-"""A shard stays on its core, whatever moves its thread: it is pinned again, or raises an alert."""
+"""A shard stays on its core: if its thread is moved, it is pinned again, or raises an alert."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from harness import Skip, expect, expect_in, read_text, test, wait_for
 
 
 def shard_thread(appliance):
-    """The number of its shard's thread, which has the shard's name."""
+    """The number of the shard's thread, which has the shard's name."""
     folder = f"/proc/{appliance.pid}/task"
     found = [int(task) for task in os.listdir(folder)
              if read_text(f"{folder}/{task}/comm") == "main\n"]
@@ -16,7 +16,7 @@ def shard_thread(appliance):
 
 
 def start(box):
-    """An appliance, its shard's thread, the shard's core, and the cores beside it."""
+    """Returns an appliance, its shard's thread, the shard's core, and the other cores."""
     configuration = box.configuration()
     configuration["pool"]["pages"] = "4 KiB"
     cpu = configuration["shard"][0]["cpu"]
@@ -47,7 +47,8 @@ def a_shard_that_was_moved_is_pinned_again(box):
 
 @contextlib.contextmanager
 def cpuset(cpus):
-    """A control group of these cores: a function that sets them, one that takes a process in."""
+    """Creates a control group of these cores. Yields a function that sets the cores, and a function
+    that adds a process."""
     parent = "/sys/fs/cgroup/cpuset"
     if not os.path.exists(f"{parent}/cpuset.cpus"):
         parent = "/sys/fs/cgroup"
@@ -75,7 +76,7 @@ def cpuset(cpus):
             raise Skip(f"no control group of cores can be made: {error.strerror}") from None
         yield give, lambda pid: write("cgroup.procs", str(pid))
     finally:
-        for pid in read_text(f"{group}/cgroup.procs").split():  # of a test that failed
+        for pid in read_text(f"{group}/cgroup.procs").split():  # left by a failed test
             with contextlib.suppress(OSError), \
                     open(f"{parent}/cgroup.procs", "w", encoding="ascii") as file:
                 file.write(pid)
@@ -85,7 +86,7 @@ def cpuset(cpus):
 
 @test()
 def a_cpuset_that_shrinks_is_a_sign_until_it_grows(box):
-    """As when a unit's AllowedCPUs= changes: the kernel moves the thread, and says nothing."""
+    """Like a change of a unit's AllowedCPUs=: the kernel moves the thread without notice."""
     appliance, thread, cpu, others = start(box)
     with cpuset({cpu, *others}) as (give, take_in):
         take_in(appliance.pid)

@@ -40,7 +40,7 @@ bool is_refused(Unmap&& unmap) {
 
 constexpr VerbsShape kShape = {.peer_count_max = 1, .datagram_count = 64};
 
-// The RDMA device, and the owner as a peer, where that is wanted.
+// The RDMA device and, with an ADDRESS, the owner as a peer.
 struct Verbs {
   JoinedVerbs joined;
   Messenger messenger;
@@ -64,7 +64,7 @@ struct Verbs {
     messenger.add_provider(provider);
     return {};
   }
-  // True if the owner has the message. The arrival of datagrams is not known.
+  // Whether the owner has the message. The arrival of datagrams is not checked.
   bool say_hello() {
     Endpoint& to = *messenger.connect({.name = owner}).take();
     const uint64_t deadline_ns = monotonic_ns() + 60 * kNsPerSecond;
@@ -125,7 +125,7 @@ int main(int count, char** words) {
   JoinedProcessOptions options;
   options.join.socket_path = words[1];
   options.join.process = words[2];
-  options.join.timeout_ns = 60 * kNsPerSecond;  // only what hangs takes so long
+  options.join.timeout_ns = 60 * kNsPerSecond;  // only a hang takes so long
   if (count > 3) options.single_copy = allowed;
   static Verbs verbs;
   if (count > 3 && std::strcmp(words[3], "verbs") == 0) {

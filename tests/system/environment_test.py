@@ -1,7 +1,7 @@
 """The environment at start: limits, sandboxes and descriptors set by other programs.
 
-A program that cannot reach its main ends with exit code 1 (2 for a variable of ours) and one line
-in three parts; it leaves nothing behind.
+A program that cannot start ends with exit code 1 (2 for a bad variable of ours) and one line in
+three parts. It leaves nothing behind.
 """
 
 import json
@@ -21,7 +21,8 @@ SYS_MEMFD_CREATE, SYS_IO_URING_SETUP = 319, 425  # x86-64
 
 
 def refused(box, *argv, code=1, **options):
-    """Returns the messages of a command that ends with `code`: in three parts, and nothing else."""
+    """Returns the messages of a command that ends with `code`. Checks that each has three parts,
+    and that nothing is left behind."""
     before = places_of_leftovers()
     done = box.run(*argv, expect_code=code, **options)
     expect(done.stdout, "", "the standard output")
@@ -33,7 +34,7 @@ def refused(box, *argv, code=1, **options):
 
 
 def address_space_of(program):
-    """Bytes that its segments take: the kernel ends a program whose limit is below that."""
+    """The bytes of the program's segments. The kernel ends a program whose limit is below that."""
     headers = subprocess.run(["readelf", "-lW", program], check=True, stdout=subprocess.PIPE,
                              text=True).stdout
     return sum(int(line.split()[5], 16) for line in headers.splitlines()
@@ -54,10 +55,10 @@ LIMITS = {
 
 @test(limit=LIMITS)
 def limit_before_main(box, limit):
-    """Not even segment 0 can be had: one line says why, and what to do."""
+    """If segment 0 cannot be created, one line has the cause and the cure."""
     need_tools("prlimit")
     option, words = LIMITS[limit]
-    # A heap of 16 MiB does not fit into 14 MiB; what a program maps that counts its lines does.
+    # A heap of 16 MiB does not fit into 14 MiB. The mappings of a coverage build fit.
     option = option.format(room=address_space_of(BEDPLATE) + 14 * MIB)
     said = refused(box, "prlimit", option, BEDPLATE, "doctor")
     expect_in("taking 16 MiB for boot in pages of 4 KiB: " + words, said, "the message")
@@ -66,7 +67,7 @@ def limit_before_main(box, limit):
 
 @test()
 def file_size_in_preflight(box):
-    """Enough for segment 0, not for the pool."""
+    """The limit of the file size suffices for segment 0, but not for the pool."""
     need_tools("prlimit")
     config = box.write("bedplate.toml", to_toml(box.configuration()))
     box.ensure_hugepages(config)
@@ -92,7 +93,7 @@ def memfd_is_forbidden(box):
 
 @test(layout=LAYOUTS, sockets=[*BACKENDS, "io_uring-or-epoll"])
 def sockets_are_named_as_they_are(box, layout, sockets):
-    """The log and the counters say what each shard has, also where io_uring was wished for and is
+    """The log and the counters name the backend of each shard, also if io_uring is configured and
     forbidden."""
     is_refused = sockets not in BACKENDS
     appliance = box.appliance(box.configuration(layout, sockets),
@@ -113,7 +114,7 @@ def sockets_are_named_as_they_are(box, layout, sockets):
 
 @test(missing=["/proc", "/sys"])
 def system_files_are_missing(box, missing):
-    """A container without /proc or /sys: preflight says so, before anything is taken."""
+    """In a container without /proc or /sys, preflight reports the lack before anything is taken."""
     need_tools("unshare")
     configuration = box.configuration()
     configuration["pool"]["pages"] = "4 KiB"
@@ -128,7 +129,7 @@ def system_files_are_missing(box, missing):
 
 @test(kind=["closed", "memory", "datagram", "not_listening"])
 def wrong_activation(box, kind):
-    """Descriptor 3 was announced as a listening socket, and is something else."""
+    """Descriptor 3 was announced as a listening socket, but is something else."""
     configuration = box.configuration(listen=["activation:"])
     configuration["pool"]["pages"] = "4 KiB"
     config = box.write("bedplate.toml", to_toml(configuration))
@@ -148,21 +149,21 @@ def wrong_activation(box, kind):
 
 @test(value=["", "0", "-1", "lots", "16MB", "0x1000000", "5 TiB", "99999999999999999999999"])
 def boot_bytes_are_nonsense(box, value):
-    """Exit code 2, before main."""
+    """A bad BEDPLATE_BOOT_BYTES ends the program with exit code 2, before main."""
     said = refused(box, BEDPLATE, "doctor", code=2,
                    env={**os.environ, "BEDPLATE_BOOT_BYTES": value})
     expect_in(f'BEDPLATE_BOOT_BYTES: "{value}" is not a size of segment 0; write a size from', said,
               "the message")
 
 
-# name: what the shell closes
+# name: the redirections that close the streams
 CLOSED = {"input": "0<&-", "output": "1>&-", "error": "2>&-", "all": "0<&- 1>&- 2>&-"}
 
 
 @test(closed=CLOSED)
 def closed_streams(box, closed):
-    """Started without some of descriptors 0 to 2, it plans, serves, logs and stops as ever, and its
-    output goes into no other file."""
+    """Started without some of descriptors 0 to 2, the appliance plans, serves, logs and stops as
+    usual, and its output goes into no other file."""
     shell = ("sh", "-c", f'exec "$0" "$@" {CLOSED[closed]}')
     appliance = Appliance(box, box.configuration(), argv_prefix=shell)
     planned = box.run(*shell, BEDPLATE, "plan", appliance.config)

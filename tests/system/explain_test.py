@@ -22,7 +22,8 @@ def planned_bytes(box, config):
 
 @test()
 def a_key_that_is_too_large(box):
-    """Its peak, a smaller value, and the bytes that this saves, as the plan with it confirms."""
+    """`explain` prints the key's peak, a smaller value, and the saved bytes. A plan with that value
+    confirms them."""
     configuration = box.configuration(max_connections=100)
     appliance = box.appliance(configuration)
     clients = [connect(box, appliance) for _ in range(8)]
@@ -50,7 +51,8 @@ def a_key_that_is_too_large(box):
 
 @test()
 def a_key_that_was_too_small(box):
-    """A refusal makes the proposed value larger; also by the file that a killed appliance left."""
+    """A refusal makes the proposed value larger. The file that a killed appliance left gives the
+    same result."""
     appliance = box.appliance(box.configuration(max_connections=4))
     for _ in range(4):
         connect(box, appliance)
@@ -77,9 +79,10 @@ def a_key_that_was_too_small(box):
 
 @test()
 def requests_of_one_connection(box):
-    """As many as came at once; the next client's fewer do not count."""
+    """The peak is the largest number of requests at once. The next client's smaller number does not
+    count."""
     configuration = box.configuration(requests_per_connection=64)
-    configuration["pool"]["pages"] = "4 KiB"  # so that little is seen
+    configuration["pool"]["pages"] = "4 KiB"  # so that small savings are visible
     appliance = box.appliance(configuration)
     for count in (8, 2):
         client = connect(box, appliance)
@@ -111,7 +114,8 @@ def the_heap(box):
 
 @test()
 def what_a_stream_needs(box):
-    """Its window by the packet that came the furthest ahead, its queue by the most that waited."""
+    """The window is measured by the packet that came the furthest ahead, the queue by the most
+    packets that waited."""
     receiver, port = Receiver(box), free_ports(2)
     relay = start(box, [{"address": f"127.0.0.1:{port}"}], [output(receiver)])
     out = sender(box)
@@ -130,7 +134,7 @@ def what_a_stream_needs(box):
 
 @test()
 def a_key_that_nothing_measures(box):
-    """It is named, and nothing is said of it."""
+    """A key that no counter measures is listed as unknown."""
     appliance = box.appliance()
     told, keys = explain(box, appliance.config)
     expect_in("blockd.volume[ram0].bytes", told["unknown"], "what is not known")

@@ -21,7 +21,7 @@ FILE_BYTES_MAX = 1 << 30  # more than any segment of the pool has
 
 
 def configure(box, path, sockets="io_uring-or-epoll", stall_ms=0, **journal):
-    """On ordinary pages, as apps/examples/store.toml."""
+    """Writes a configuration on ordinary pages, like apps/examples/store.toml."""
     with open(os.path.join(ROOT, "apps/examples/store.toml"), "rb") as file:
         configuration = tomllib.load(file)
     configuration["appliance"] = {"name": "journal", "runtime_directory": box.path("runtime"),
@@ -35,7 +35,7 @@ def configure(box, path, sockets="io_uring-or-epoll", stall_ms=0, **journal):
 
 
 class Journal:
-    """It runs, and this is its client."""
+    """A running appliance with the journal service, and a client of it."""
 
     def __init__(self, box, config, **options):
         self.box = box
@@ -111,7 +111,7 @@ def what_cannot_be_opened_is_told(box, command, what):
         path = box.closing.enter_context(FuseFile(box, is_read_only=True)).path
     with contextlib.ExitStack() as taken:
         also = []
-        if what == "one_of_two":  # each problem of the boot in one report
+        if what == "one_of_two":  # one report has each problem of the boot
             taken.enter_context(listening(box.path("journal.sock")))
             also = ["Address already in use"]
         refused = box.run(JOURNAL, command, configure(box, path), expect_code=1)
@@ -124,7 +124,7 @@ def what_cannot_be_opened_is_told(box, command, what):
 
 @test()
 def a_file_that_need_not_be_written_to_need_not_be_writable(box):
-    """Read-only: a write to it is an error of that operation alone."""
+    """The file is read-only: a write fails, but only its own operation."""
     with FuseFile(box, b"apples", is_read_only=True) as file:
         journal = Journal(box, configure(box, file.path, read_only=True))
         expect(journal.ask("write 0 pear"), f"write {-errno.EBADF}", "a write")
@@ -166,7 +166,7 @@ def limited():
 
 @test(sockets=BACKENDS)
 def a_write_beyond_the_limit_of_a_files_size_is_an_error(box, sockets):
-    """The kernel's signal ends nothing."""
+    """The kernel's signal does not end the process."""
     need_backend(sockets)
     journal = Journal(box, configure(box, box.write("log", "apples"), sockets), preexec_fn=limited)
     expect(journal.ask(f"write {FILE_BYTES_MAX} figs"), f"write {-errno.EFBIG}", "a write")
@@ -187,7 +187,7 @@ def a_file_beyond_the_limit_is_refused(box, command):
 
 @test()
 def a_counters_file_that_is_cut_is_named(box):
-    """It ends the appliance, which has it mapped, and its readers not."""
+    """The cut ends the appliance, which has the file mapped, but not the readers of the file."""
     journal = Journal(box, configure(box, box.write("log", "")))
     path = box.path("runtime/journal.stats")
     os.truncate(path, 0)
@@ -202,8 +202,8 @@ def a_counters_file_that_is_cut_is_named(box):
 
 @test(sockets=BACKENDS, action=["read 0 6", "write 0 figs", "sync"])
 def what_hangs_is_named_and_left(box, sockets, action):
-    """The server of its file system takes no requests any more; the stop waits for it as long as
-    for the drain, and ends."""
+    """The file system's server hangs. The stop waits for the operation as long as for the drain,
+    and then ends."""
     need_backend(sockets)
     with FuseFile(box, b"apples and pears") as file:
         journal = Journal(box, configure(box, file.path, sockets))
@@ -233,16 +233,16 @@ def what_blocks_its_shard_is_named_and_counted(box, sockets):
 
 @test()
 def a_stopped_process_has_no_stall(box):
-    """A stop signal, a debugger or a frozen control group keeps all of the process from running:
-    no service is blamed for that time."""
+    """A stop signal, a debugger or a frozen control group stops the whole process. No service is
+    blamed for that time."""
     config = configure(box, box.write("log", ""), stall_ms=200)
     text = read_text(config).replace("stall_ms = 200", "stall_ms = 200\nspin_us = 1000000")
     journal = Journal(box, box.write("journal.toml", text))
 
     def stop_while_it_is_awake():
-        journal.ask("read 0 6")  # it spins for a second then, mostly
+        journal.ask("read 0 6")  # then it mostly spins for a second
         with stopped(journal.process.pid):
-            time.sleep(1)  # what is to be told from a stall: five of them
+            time.sleep(1)  # five times stall_ms
         return journal.shard()["standstills"]
 
     wait_for(stop_while_it_is_awake, "a counted standstill")

@@ -20,7 +20,8 @@ def program(step):
 
 
 def configuration(box, port):
-    """The document's, with pages that every machine has, and places of this test's own."""
+    """The document's configuration, with pages that every machine has, and the test's own port and
+    directory."""
     text = re.search(r"```toml\n(.*?)```", read_text(f"{ROOT}/docs/first-service.md"), re.S)[1]
     text = text.replace("7007", str(port)).replace("[pool]\n", '[pool]\npages = "4 KiB"\n')
     directory = f'[appliance]\nruntime_directory = "{box.path("runtime")}"\n'

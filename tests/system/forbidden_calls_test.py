@@ -24,7 +24,8 @@ MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cu
 ANSWERS = {"EPERM": errno.EPERM, "ENOSYS": errno.ENOSYS}
 LANES = 2
 
-# Some begin a boot, some end it, some are made when it serves; some it does without.
+# Calls of all phases: of the boot, of its end, and of the service. The appliance can do without
+# some of them.
 CALLS = {
     "io_uring-or-epoll": [
         "accept4", "clone3", "eventfd2", "fallocate", "fcntl", "ftruncate", "futex",
@@ -35,13 +36,14 @@ CALLS = {
     "epoll": ["epoll_create1", "epoll_ctl", "epoll_wait", "recvmsg", "sendmsg"],
 }
 
-# Without these no program starts, ends, or says a word: libc stops it before main, or nothing does.
+# Without these calls a program cannot start, end, or print a message.
 BEYOND_HELP = {"arch_prctl", "execve", "exit", "exit_group", "mprotect", "rt_sigreturn", "write",
                "writev"}
 
 
 def configure(directory, sockets, ports, relayed_to):
-    """A service of each kind, in small pools: streams, datagrams, a thread's, files, processes."""
+    """Returns a configuration with a service of each kind: streams, datagrams, a thread, files,
+    processes."""
     with open(f"{directory}.volume", "wb") as file:
         file.truncate(1 << 20)
     return {
@@ -66,7 +68,7 @@ def configure(directory, sockets, ports, relayed_to):
 
 
 class Trial:
-    """One appliance; what it may not do is its `prefix`'s to say."""
+    """One appliance. The command `prefix` forbids its system calls."""
 
     def __init__(self, box, name, sockets, prefix):
         self.name = name
@@ -95,7 +97,7 @@ class Trial:
             return one.recv(100)
 
     def relayed(self):
-        """One of the packets that are sent until it has come."""
+        """Sends packets until the relay forwards one. Returns that packet."""
         payload = (b"\x47\x1f\xff\x10" + bytes(184)) * 7
         self.receiver.settimeout(0.1)
         end = time.monotonic() + BOUND_SECONDS
@@ -107,7 +109,7 @@ class Trial:
         raise Failure("the relay sends nothing on")
 
     def expect_service(self):
-        """Each service answers, and the end is a clean one."""
+        """Checks that each service answers, and that the appliance ends cleanly."""
         expect_in(b"VERSION", self.answer_of("kvd", b"version\r\n"), "what kvd answers")
         expect_in(b"200 OK", self.answer_of("http", b"GET /healthz HTTP/1.0\r\n\r\n"),
                   "what http answers")
@@ -120,7 +122,7 @@ class Trial:
         expect(self.process.wait(BOUND_SECONDS), 0, "the exit code after SIGTERM")
 
     def expect_refusal(self, call):
-        """One message of three parts that names the call."""
+        """Checks for one message in three parts that names the call."""
         code = self.process.wait(BOUND_SECONDS)
         expect_true(code in (1, 2), f"the exit code is {code}, of a refusal it is 1 or 2")
         last = self.said().splitlines(keepends=True)[-1:]
@@ -128,7 +130,7 @@ class Trial:
         expect_in(call, last[0], "the message")
 
     def judge(self, call):
-        """Returns the text of what is wrong, or nothing."""
+        """Returns a text about the fault, or nothing."""
         try:
             if self.is_ready():
                 self.expect_service()
@@ -142,7 +144,7 @@ class Trial:
 
 
 def walk(box, sockets, calls):
-    """Each of the calls with each answer, some at a time."""
+    """Tries each call with each error, several at a time."""
     if os.uname().machine != "x86_64":
         raise Skip("the filter of this test is for x86-64")
     known = forbidding.call_numbers()
@@ -166,7 +168,7 @@ def walk(box, sockets, calls):
 
 
 def calls_of_an_appliance(box, sockets):
-    """The names of all calls that it makes, from its start to its end."""
+    """The names of all calls that an appliance makes, from its start to its end."""
     need_tools("strace")
     summary = box.path("calls")
     trial = Trial(box, "traced", sockets, ["strace", "-D", "-f", "-c", "-o", summary])
@@ -190,7 +192,7 @@ def each_call_is_done_without_or_named(box, sockets):
 
 @test()
 def check_finds_what_run_would(box):
-    """In the report of `check`, before anything is taken."""
+    """`check` reports the forbidden calls, before anything is taken."""
     directory = box.path("runtime")
     config = box.write("bedplate.toml", to_toml(configure(
         directory, "epoll", {each: free_port() for each in ("kvd", "http", "leg")}, free_port())))

@@ -19,13 +19,13 @@ def call_numbers():
         if os.path.exists(path):
             with open(path, encoding="ascii") as file:
                 found = re.findall(r"#define __NR_(\w+) (\d+)\n", file.read())
-            newer = {"mseal": 462}  # than some headers; the same on all machines
+            newer = {"mseal": 462}  # missing in some headers; the same on all machines
             return newer | {name: int(number) for name, number in found}
     return {}
 
 
 def forbid(numbers, answer=errno.EPERM):
-    """From now on, for this process and its children, these calls fail with `answer`."""
+    """Makes these calls fail with `answer` from now on, for this process and its children."""
     libc = ctypes.CDLL(None, use_errno=True)
     load, jump_if_equal, end = 0x20, 0x15, 0x06
     steps = [(load, 0, 0, 0)]

@@ -17,27 +17,28 @@ LOOKUP, FORGET, GETATTR, OPEN, READ, WRITE, RELEASE, FSYNC, INIT, BATCH_FORGET =
     1, 2, 3, 14, 15, 16, 18, 20, 26, 42)
 SECTOR = 512
 ROOT, FILE = 1, 2  # nodes
-DIRECT_IO, NO_FLUSH = 1 << 0, 1 << 5  # of an open file: each read and write comes here
+DIRECT_IO, NO_FLUSH = 1 << 0, 1 << 5  # of an open file: each read and write reaches this server
 IN_HEADER = struct.Struct("=IIQQIIII")
 MS_RDONLY, MNT_FORCE, MNT_DETACH = 1, 1, 2
 
 
 class FuseFile:
-    """Mounted while it is used as a context; `path` is the file. An answer that hangs ends with it."""
+    """The file system is mounted inside the `with`; `path` is its file. Requests without an answer
+    end with the `with`."""
 
     def __init__(self, box, content=b"", is_read_only=False):
         self.directory = box.path("fuse")
         self.path = os.path.join(self.directory, "log")
         self.content = bytearray(content)
         self.is_read_only = is_read_only
-        self.errors = {}  # of an action: the errno that it ends with
-        self.gates = {}  # of an action: the event that it waits for
-        # Deliberately broken: "flush" does not sync, "fua" does not either, "early" answers a write
-        # that it carries out when the next one comes.
+        self.errors = {}  # action: the errno that it ends with
+        self.gates = {}  # action: the event that it waits for
+        # Deliberate faults: "flush" and "fua" do not sync; "early" answers a write, but executes it
+        # only when the next write comes.
         self.broken = ""
         self.put_off = None
         self.durable = bytes(content)  # the content at the last sync
-        self.since = []  # of (offset, bytes): the writes since then
+        self.since = []  # (offset, bytes) of the writes since then
         self.lock = threading.Lock()
         self.must_pause = threading.Event()
         self.has_paused = threading.Event()
@@ -62,7 +63,7 @@ class FuseFile:
     def __exit__(self, *_):
         self.must_pause.set()
         os.write(self.wake_write, b"x")
-        # All that is under way ends with ECONNABORTED.
+        # All pending requests end with ECONNABORTED.
         self.libc.umount2(self.directory.encode(), MNT_FORCE | MNT_DETACH)
         self.thread.join(BOUND_SECONDS)
         for fd in (self.fd, self.wake_read, self.wake_write):
@@ -70,7 +71,7 @@ class FuseFile:
 
     @contextlib.contextmanager
     def held(self, action):
-        """In its `with`, each such action waits, and so do the requests behind it."""
+        """Inside the `with`, each such action waits, and so do the requests after it."""
         gate = self.gates[action] = threading.Event()
         try:
             yield
@@ -102,7 +103,7 @@ class FuseFile:
             self.durable, self.since, self.put_off = bytes(content), [], None
 
     def is_asked(self):
-        """True if something was asked for since it hangs."""
+        """Whether a request has arrived since the server hangs."""
         return bool(select.select([self.fd], [], [], 0)[0])
 
     def _serve(self):
@@ -156,7 +157,8 @@ class FuseFile:
         self.content[offset:offset + len(data)] = data
         if is_durable and self.broken != "fua":
             durable = bytearray(self.durable)
-            # Data that it overwrites cannot come back. A test writes whole places, again and again.
+            # Overwritten data cannot come back. Only offsets are compared, because a test always
+            # writes the same whole blocks.
             self.since = [(at, before) for at, before in self.since
                           if not offset <= at < offset + len(data)]
             durable[offset:offset + len(data)] = data

@@ -16,7 +16,7 @@ UNKNOWN_EXPORTS = {
     "another": b"no-such-export", "prefix": b"ram", "longer": b"ram0x", "case": b"RAM0",
     "nul": b"ram0\0", "not_utf8": b"\xff\xfe\x80", "newline": b"ram0\n", "4096_bytes": b"n" * 4096,
 }
-# Names of UNSUP options in the specification, and numbers that nobody defined.
+# Options of the specification that the server does not support, and undefined numbers.
 UNSUPPORTED = {
     "peek_export": nbd.PEEK_EXPORT, "starttls": nbd.STARTTLS, "zero": 0,
     "extended_headers": nbd.EXTENDED_HEADERS, "12": 12, "255": 255, "65536": 1 << 16,
@@ -53,7 +53,7 @@ def two_volumes(box):
 
 
 def expect_still_negotiating(client):
-    """Both that it lives, and that nothing was negotiated by mistake."""
+    """Checks that the connection works, and that nothing was negotiated by mistake."""
     client.go()
     client.verify("still negotiating")
 
@@ -107,7 +107,8 @@ def structured_reply_brings_df(box, structured):
 
 @test(flags=[0, nbd.FIXED_NEWSTYLE, nbd.NO_ZEROES, nbd.FIXED_NEWSTYLE | nbd.NO_ZEROES])
 def export_name(box, flags):
-    """The old way into transmission, with and without 124 zero bytes; also by the empty name."""
+    """The old option that starts transmission, with and without 124 zero bytes, also with an empty
+    name."""
     appliance = box.appliance()
     for name in (b"ram0", b""):
         client = connected(box, appliance).greet(flags)
@@ -175,7 +176,7 @@ def oversized_options(box):
 
 @test()
 def largest_go(box):
-    """As many informations as 8 KiB hold are a legal request."""
+    """A request with as many information items as 8 KiB hold is legal."""
     client = greeted(box, box.appliance())
     infos = [nbd.INFO_BLOCK_SIZE] * ((8 * KIB - 10) // 2)
     expect(client.option_result(nbd.INFO, nbd.export_request("ram0", infos)), nbd.REP_ACK,
@@ -210,7 +211,7 @@ def unknown_client_flags_disconnect(box, flags):
 
 @test(way=["tcp", "unix"])
 def byte_at_a_time(box, way):
-    """The whole conversation in pieces of one byte."""
+    """The whole conversation is sent byte by byte."""
     client = connected(box, box.appliance(), way)
     data = nbd.pattern("bytes", 100)
     talk = (struct.pack(">I", 3) + nbd.option_bytes(nbd.LIST) + nbd.option_bytes(12, b"abc")
@@ -229,7 +230,7 @@ def byte_at_a_time(box, way):
 
 @test(way=["tcp", "unix"])
 def everything_in_one_piece(box, way):
-    """Handshake and requests in one send, before the greeting was even read."""
+    """Handshake and requests come in one send, before the client reads the greeting."""
     client = connected(box, box.appliance(), way)
     client.send(struct.pack(">I", 3) + nbd.option_bytes(nbd.GO, NAME)
                 + nbd.request_bytes(nbd.FLUSH, cookie=9) + nbd.request_bytes(nbd.DISC))
@@ -242,7 +243,7 @@ def everything_in_one_piece(box, way):
 
 @test()
 def many_options(box):
-    """A client that negotiates for long is served for long."""
+    """A client may negotiate for a long time."""
     client = greeted(box, box.appliance())
     for number in range(2000):
         expect(client.option_result(nbd.LIST), nbd.REP_ACK, f"LIST number {number}")
@@ -251,7 +252,7 @@ def many_options(box):
 
 @test()
 def garbage(box):
-    """Random bytes at every place of the handshake: no crash, others are served."""
+    """Random bytes at any point of the handshake cause no crash, and other clients are served."""
     appliance = box.appliance()
     dice = box.dice()
     bystander = connect(box, appliance)

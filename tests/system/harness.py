@@ -245,7 +245,7 @@ def need_tools(*names):
 
 
 def free_port():
-    """A port below the kernel's ephemeral range, so that no connection takes it meanwhile."""
+    """A port below the kernel's ephemeral range, so that no connection takes it in between."""
     while True:
         port = random.randrange(20000, 32768)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -401,7 +401,7 @@ class Sandbox:
             HUGEPAGES.ensure_free(page_bytes, pages)
 
     def appliance(self, configuration=None, **options):
-        """A running appliance."""
+        """Starts an appliance."""
         appliance = Appliance(self, configuration or self.configuration(), **options)
         self.appliances.append(appliance)
         return appliance.start()

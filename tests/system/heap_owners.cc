@@ -22,10 +22,10 @@
 using namespace bedplate;
 namespace {
 
-// More than any page that a thread may have left: its owner is charged at once.
+// Larger than any page that a thread may have left, so its owner is charged at once.
 constexpr uint64_t kBlockBytes = 3 * kMiB;
 
-// The compiler would leave out a block that nobody looks at.
+// The asm keeps the compiler from removing an unused block.
 void* take(uint64_t bytes) noexcept {
   void* block = std::malloc(bytes);
   asm volatile("" : "+r"(block) : : "memory");
@@ -77,7 +77,8 @@ class Eater final : public Service {
   }
   void stopped() noexcept override { eat("stopped"); }
 
-  // Says, the first time, whose account a block was charged to that is taken here.
+  // On the first call from `where`, prints whether a block allocated here is charged to the
+  // service's own account.
   void eat(const char* where) const noexcept {
     const std::lock_guard lock(mutex_);
     for (const char* known : eaten_) {
@@ -93,7 +94,7 @@ class Eater final : public Service {
     std::fprintf(stderr, "eater: %s: %s\n", where, is_own ? "own" : "of another");
   }
 
-  // On the shard: everything that the heap gives it, for good.
+  // Called on the shard. Allocates everything that the heap has, and never frees it.
   void fill() noexcept {
     for (uint64_t bytes = 64 * kMiB; bytes >= 64; bytes /= 2) {
       while (void* block = take(bytes)) std::memset(block, 1, std::min<uint64_t>(bytes, 64));

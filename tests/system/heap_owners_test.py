@@ -54,7 +54,7 @@ class Eater:
                                        "--json").stdout)
 
     def accounts(self):
-        """The account of its memory in each function, from the service's log."""
+        """{function: the account charged for its memory}, from the service's log."""
         return dict(line.removeprefix("eater: ").rsplit(": ", 1) for line in self.log().splitlines()
                     if line.startswith("eater: ") and ": " in line.removeprefix("eater: "))
 
@@ -65,7 +65,8 @@ class Eater:
 
 @test(sockets=["io_uring", "epoll"])
 def memory_is_charged_to_the_service_that_is_called(box, sockets):
-    """Boot, control thread, shards, callbacks of all kinds, the end: its account is its own."""
+    """In the boot, the control thread, the shards, all kinds of callbacks, and the end, memory is
+    charged to the service's own account."""
     need_backend(sockets)
     eater = Eater(box, sockets)
     with socket.create_connection(("127.0.0.1", eater.port), timeout=BOUND_SECONDS) as client:
@@ -83,7 +84,8 @@ def memory_is_charged_to_the_service_that_is_called(box, sockets):
 
 @test()
 def operators_are_answered_while_the_heap_is_full(box):
-    """One service has taken all: control, http and counters work, and it ends as always."""
+    """One service has used up the heap. control, http and counters still work, and the appliance
+    ends as usual."""
     eater = Eater(box)
     with socket.create_connection(("127.0.0.1", eater.port), timeout=BOUND_SECONDS) as client:
         client.sendall(b"f")

@@ -1,4 +1,5 @@
-"""The memory that malloc hands out: the environment decides, the configuration states it."""
+"""The memory that malloc returns. The environment chooses it; the configuration can state the
+choice."""
 
 import json
 import os
@@ -7,7 +8,7 @@ from harness import MIB, expect, expect_in, expect_true, read_text, test, to_tom
 import raw_nbd as nbd
 from raw_nbd import connect, pattern
 
-# name: (variables, what [alloc] expect says, is that so?)
+# name: (variables, value of [alloc] expect, whether the value is right)
 EXPECTATIONS = {
     "pool": ({}, "pool", True),
     "not_ordinary": ({}, "ordinary", False),
@@ -41,7 +42,7 @@ def expectation(box, case):
 
 @test()
 def doctor_explains_the_decision(box):
-    """One sentence, with the reason."""
+    """`doctor` reports malloc's memory in one sentence, with the reason."""
     for variables, words in (({}, "pool memory, because leave_pinned is yes"),
                              ({"BEDPLATE_LEAVE_PINNED": "no"}, "ordinary memory, because"),
                              ({"FAKEROOTKEY": ""}, "because FAKEROOTKEY is set")):
@@ -52,7 +53,8 @@ def doctor_explains_the_decision(box):
 
 @test()
 def serves_with_an_ordinary_heap(box):
-    """The pool is the services' alone then; it still serves, and the pool is locked."""
+    """With an ordinary heap, only services use the pool. The appliance still serves, and the pool
+    is locked."""
     appliance = box.appliance(env={**os.environ, "BEDPLATE_LEAVE_PINNED": "no"})
     client = connect(box, appliance)
     data = pattern(1, MIB)
@@ -74,7 +76,7 @@ def serves_with_an_ordinary_heap(box):
 
 @test()
 def support_is_proved(box):
-    """stats has the support level that boot has tried; boot gives back the blocks that it took."""
+    """`stats` has the support level that boot has tested. Boot frees the blocks of its test."""
     appliance = box.appliance()
     stats = appliance.stats()
     level = stats["pool"]["support_level"].split()
@@ -86,7 +88,7 @@ def support_is_proved(box):
 
 @test()
 def heap_without_room_grows_for_the_proof(box):
-    """No 4 MB are free in segment 0, which grows for a command that reads."""
+    """Segment 0 has less than 4 MB free, so it grows for a command that only reads."""
     told = box.bedplate("doctor", "--json", env={**os.environ, "BEDPLATE_BOOT_BYTES": "8 MiB"})
     item = {item["name"]: item for item in json.loads(told.stdout)}["support level"]
     expect((item["verdict"], item["value"]), ("good", "FREE CHUNK"), "the support level")
@@ -94,7 +96,7 @@ def heap_without_room_grows_for_the_proof(box):
 
 @test()
 def limits_are_shown(box):
-    """A limit is one owner's; stats tells what each has, and what lies in the heap."""
+    """`stats` shows the limit of each owner, and the used bytes of the heap."""
     configuration = box.configuration()
     configuration["limit"] = [{"owner": "heap:blockd", "bytes": "48 MiB"}]
     appliance = box.appliance(configuration)
@@ -113,7 +115,7 @@ def limits_are_shown(box):
 
 @test()
 def limit_of_nobody_is_refused(box):
-    """An owner that no service has is a mistake in the configuration, and the names are told."""
+    """A limit for an owner that no service has is refused, and the message lists the owners."""
     configuration = box.configuration()
     configuration["limit"] = [{"owner": "heap:nobody", "bytes": "1 MiB"}]
     config = box.write("bedplate.toml", to_toml(configuration))
@@ -126,9 +128,9 @@ def limit_of_nobody_is_refused(box):
 
 @test()
 def start_without_proof(box):
-    """No 4 MB are left of the smallest heap when support is proved. An appliance that expects the
-    pool does not start, others start with a warning; the message tells the cure."""
-    plain = box.configuration("two_shards")  # with main, three threads for two pieces of 4 MiB
+    """The smallest heap has less than 4 MB left when boot tests the support. An appliance that
+    expects the pool does not start; others start with a warning. The message has the cure."""
+    plain = box.configuration("two_shards")  # with main, three threads for two chunks of 4 MiB
     del plain["blockd"]
     plain["pool"] = {"bytes": "32 MiB", "pages": "4 KiB", "heap_min_bytes": "8 MiB"}
     expecting = {**plain, "alloc": {"expect": "pool"}}
@@ -146,5 +148,5 @@ def start_without_proof(box):
     expect_true(not {"FREE", "CHUNK"} & set(level), f"neither FREE nor CHUNK is in {level}")
     appliance.stop()
 
-    expecting["pool"] = {**plain["pool"], "bytes": "44 MiB"}  # each thread takes a piece first
+    expecting["pool"] = {**plain["pool"], "bytes": "44 MiB"}  # each thread first takes a chunk
     box.appliance(expecting).stop()

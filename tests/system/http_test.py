@@ -55,7 +55,7 @@ def sample(text, line):
 
 @test()
 def metrics_are_those_of_stats(box):
-    """Each number that stats tells and that stands still is there, in both formats."""
+    """Both formats have the numbers of `stats`."""
     appliance, port = start(box)
     reply, text = get(port, "/metrics")
     expect(reply.getheader("Content-Type"), "text/plain; version=0.0.4; charset=utf-8", "its type")
@@ -71,7 +71,7 @@ def metrics_are_those_of_stats(box):
 
 
 def still(told):
-    """The paths of all that stands still in an appliance which nobody asks anything."""
+    """Returns {path: value} for the values that do not change in an idle appliance."""
     found = {}
 
     def walk(path, value):
@@ -88,7 +88,7 @@ def still(told):
 
 @test()
 def stats_json_is_what_stats_prints(box):
-    """The same objects in the same places; values that do not change are equal."""
+    """/stats.json has the same objects as `stats`, and the values that do not change are equal."""
     appliance, port = start(box)
     reply, body = get(port, "/stats.json")
     expect(reply.getheader("Content-Type"), "application/json", "its type")
@@ -115,7 +115,7 @@ def the_page_takes_no_program_but_its_own(box):
 
 @test()
 def the_log_is_there(box):
-    """As standard error has it, also without JavaScript; what a service logs, too."""
+    """/log and the page have the lines of standard error, also without JavaScript."""
     appliance, port = start(box)
     log = get(port, "/log")[1]
     written = [line for line in appliance.log_text().splitlines() if line.startswith("bedplate: ")]
@@ -126,7 +126,7 @@ def the_log_is_there(box):
 
 
 class Listener:
-    """A client of /events. It reads when it is told to."""
+    """A client of /events. It reads only when a method is called."""
 
     def __init__(self, box, port):
         self.socket = box.closing.enter_context(socket.socket())
@@ -140,7 +140,7 @@ class Listener:
             pass
 
     def event(self):
-        """The next one: its name and its data; nothing: it has ended."""
+        """Returns the name and the data of the next event; None: the stream has ended."""
         name = self.file.readline().strip().removeprefix("event:")
         data = []
         while (line := self.file.readline().rstrip("\n")).startswith("data:"):
@@ -157,7 +157,8 @@ class Listener:
 
 @test()
 def events_come_each_second(box):
-    """The page's data, live, until the appliance drains; half of the connections may listen."""
+    """Events bring the data of the page until the appliance drains. Half of the connections may
+    listen."""
     appliance, port = start(box, max_connections=4)
     listener, second = Listener(box, port), Listener(box, port)
     expect([listener.event()[0] for _ in range(3)], ["signs", "log", "metrics"], "the first round")
@@ -181,7 +182,8 @@ def events_come_each_second(box):
 
 @test()
 def a_listener_that_does_not_read_is_dropped(box):
-    """The memory of its events is bounded, and it does not keep its place for ever."""
+    """The memory of a listener's events is bounded, and a listener that does not read loses its
+    slot."""
     appliance, port = start(box, max_connections=4)
     before = appliance.stats()["heap_owner"]["heap:http"]["used_bytes"]
     Listener(box, port)
@@ -195,7 +197,7 @@ def a_listener_that_does_not_read_is_dropped(box):
 
 @test()
 def the_page_shows_what_is_going_on(box):
-    """The pool by owner, shards, and the counters of a service that it does not know, live."""
+    """The page shows the pool by owner, the shards, and the counters of any service, live."""
     appliance, port = start(box)
     browser = Browser(box, f"http://127.0.0.1:{port}/")
     browser.wait("isLive && document.getElementById('state').textContent === 'Ready'", "events")
@@ -213,8 +215,8 @@ def the_page_shows_what_is_going_on(box):
 
 @test()
 def the_page_asks_where_no_events_come(box):
-    """As many as may listen do: the page has the log and the numbers all the same, and says that
-    it was refused."""
+    """All slots for listeners are taken. The page still has the log and the numbers, and shows the
+    refusal."""
     _, port = start(box)
     for _ in range(4):
         listener = Listener(box, port)
@@ -241,7 +243,7 @@ def the_page_asks_for_the_token_and_says_what_is_wrong(box):
 
 
 def prometheus_tool(name):
-    """The path at which scripts/prometheus.sh has unpacked it."""
+    """The path of a tool that scripts/prometheus.sh has unpacked."""
     path = os.path.abspath(f"build/prometheus/usr/bin/{name}")
     if not os.path.exists(path):
         raise Skip(f"{name} is missing: scripts/prometheus.sh build/prometheus")
@@ -255,7 +257,8 @@ def alerts_are_raised_for_what_they_are_for(box):
 
 @test()
 def prometheus_has_the_numbers_that_clients_saw(box):
-    """A real one scrapes; the alerts' metrics are there, but for those of RDMA peers."""
+    """A real Prometheus scrapes. It has the metrics of all alerts, except those of RDMA peers and
+    of processes."""
     prometheus = prometheus_tool("prometheus")
     configuration = box.configuration()
     box.write("disk", b"")
@@ -341,7 +344,8 @@ HOSTILE = {
 
 @test(what=HOSTILE)
 def hostile(box, what):
-    """The right status, once, and then the end; others are served as ever."""
+    """A bad request gets the right status, once, and then the connection ends. Others are served as
+    usual."""
     appliance, port = start(box)
     request, status = HOSTILE[what]
     said = raw(port, request, stops=False)
@@ -353,7 +357,7 @@ def hostile(box, what):
 
 @test()
 def slow_and_partial(box):
-    """A request that never ends is ended; one that is sent in pieces is answered."""
+    """A request that never ends gets an error. A request that is sent byte by byte is answered."""
     appliance, port = start(box)
     expect_in(" 408 ", raw(port, b"GET /heal", stops=False), "the answer to half a request")
     with socket.create_connection(("127.0.0.1", port), timeout=BOUND_SECONDS) as client:
@@ -365,7 +369,8 @@ def slow_and_partial(box):
 
 @test()
 def many_idle_connections(box):
-    """They have the places that were planned; a new one takes that of the longest silent."""
+    """Idle connections use only the planned slots. A new connection takes the slot of the
+    connection that was silent for the longest time."""
     appliance, port = start(box, max_connections=4)
     before = appliance.stats()["heap_owner"]["heap:http"]["used_bytes"]
     idle = [box.closing.enter_context(socket.create_connection(("127.0.0.1", port)))

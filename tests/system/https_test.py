@@ -1,5 +1,5 @@
-"""[http] with a certificate: HTTPS for clients that we did not write, client certificates instead of
-a token, and all other input that such a port receives."""
+"""[http] with a certificate: HTTPS for third-party clients, client certificates instead of a token,
+and all other input that such a port receives."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def curl(box, folder, port, *words, path="/healthz", expect_code=0):
 
 
 def is_refused(box, folder, port, *words):
-    """True if curl is refused: by an alert, or an end of the connection as it writes or reads."""
+    """Whether curl is refused, by a TLS alert or by the end of the connection."""
     done = box.run("curl", "--silent", "--cacert", f"{folder}/ca-cert.pem", *words,
                    f"https://127.0.0.1:{port}/healthz", expect_code=None)
     return done.returncode != 0 and done.stdout == ""
@@ -54,7 +54,7 @@ def counted(appliance, counter):
 
 
 def foreign_client(box, folder, name, *words):
-    """A certificate that the authority has not signed, or not for now."""
+    """Creates a certificate that the authority has not signed."""
     box.run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
             "-nodes", "-keyout", f"{folder}/{name}-key.pem", "-out", f"{folder}/{name}-cert.pem",
             "-subj", "/CN=client", "-days", "30", *words)
@@ -80,7 +80,7 @@ commonName = supplied
 
 @test(kind=["curve", "rsa"], version=["1.2", "1.3"])
 def curl_and_openssl(box, kind, version):
-    """Both versions, and none before them; the metrics are those of stats."""
+    """TLS 1.2 and 1.3 work; older versions are refused. The metrics have the numbers of `stats`."""
     appliance, port, folder = start(box, make_certificates(box, kind))
     only = (f"--tlsv{version}", "--tls-max", version)
     expect(curl(box, folder, port, *only), "ok\n", "its health")
@@ -101,7 +101,8 @@ def curl_and_openssl(box, kind, version):
 
 
 def distrust(client):
-    """Refuses the certificate over the socket `client`. Returns what is to be said of that."""
+    """Does a handshake over the socket `client`, and refuses the certificate. Returns the bytes
+    that report the refusal."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = ssl.create_default_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
     while True:
@@ -125,7 +126,8 @@ def a_client_that_does_not_trust_it_says_so(box):
 
 @test()
 def a_client_that_says_so_and_resets_is_heard(box):
-    """Both have come when the appliance looks: curl closes so, with some of the answer unread."""
+    """The alert and the reset both arrive before the appliance reads: curl closes a connection so,
+    with a part of the answer unread."""
     appliance, port, _ = start(box)
     with socket.create_connection(("127.0.0.1", port)) as client:
         words = distrust(client)
@@ -140,7 +142,8 @@ def a_client_that_says_so_and_resets_is_heard(box):
 
 @test()
 def certificates_instead_of_a_token(box):
-    """With both configured either will do; with one, only that; a wrong one never does."""
+    """With both configured, either one suffices. A wrong certificate is refused, even with the
+    token."""
     folder = make_certificates(box)
     token = box.write_secret("token", TOKEN)
     appliance, port, _ = start(box, folder, "0.0.0.0", token_file=token,
@@ -196,7 +199,8 @@ GARBAGE = {"half_a_record": b"\x16\x03\x01\x02\x00", "noise": bytes(range(256)) 
 
 @test(what=["half_a_record", "noise", "a_long_record"])
 def garbage(box, what):
-    """A handshake that does not end has the time of a request; what is no TLS is ended at once."""
+    """A handshake that does not end times out like a request. Bytes that are not TLS end the
+    connection at once."""
     appliance, port, folder = start(box)
     raw(port, GARBAGE[what], stops=False)
     expect(curl(box, folder, port), "ok\n", "its health")
@@ -208,7 +212,7 @@ def garbage(box, what):
 
 @test()
 def many_idle_connections(box):
-    """Those that say nothing, and those that have agreed and say nothing more."""
+    """Connections without a handshake, and connections that are idle after it."""
     appliance, port, folder = start(box, max_connections=4)
     context = ssl.create_default_context(cafile=f"{folder}/ca-cert.pem")
 
@@ -250,7 +254,7 @@ def memory_that_is_used_up_ends_handshakes_alone(box):
 
 @test()
 def prometheus_scrapes_with_a_certificate(box):
-    """A real one, which shows its own."""
+    """A real Prometheus scrapes with a client certificate."""
     prometheus = prometheus_tool("prometheus")
     folder = make_certificates(box)
     appliance, port, _ = start(box, folder, tls_client_authorities=f"{folder}/ca-cert.pem")

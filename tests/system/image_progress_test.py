@@ -49,7 +49,7 @@ def term(kind):
 
 
 def work(output, clock, steps, step_tenths=1):
-    """A MiB of 100 at each step."""
+    """Reports one of 100 MiB at each step."""
     with progress.Progress("compressing", 100 * MIB, output, clock) as told:
         for _ in range(steps):
             clock.tenths += step_tenths
@@ -97,7 +97,7 @@ def a_bar_fits_every_terminal(box, columns):
 
 @test()
 def what_is_compressed_is_the_same(box):
-    """By pieces, as at once; and it is said how far it is."""
+    """Compression in parts gives the same bytes as at once."""
     need_tools("zstd")
     plain = os.urandom(3 * MIB + 17) + bytes(2 * MIB)
     build.compress(plain, 3, box.path("pieces"))

@@ -1,12 +1,12 @@
-/* A service for tests/system: one planned file, and a client that says by lines what to do with it.
+/* A service for tests/system: one planned file, and a client whose lines are the commands for it.
  *
  *     read OFFSET BYTES       "read N TEXT" once it has ended, with N bytes
  *     write OFFSET TEXT       "write N"
  *     sync                    "sync 0"
- *     block MILLISECONDS      keeps the shard so long: "block 0"
+ *     block MILLISECONDS      blocks the shard for so long: "block 0"
  *
- * An error is told as the errno: "read -5". A drain waits for nothing: what hangs is the runtime's
- * to end. */
+ * An error is reported as the errno: "read -5". A drain waits for nothing: the runtime must end
+ * operations that hang. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-"""kvd, the key-value service, with a client that we did not write, and all its error cases."""
+"""kvd, the key-value service, with a third-party client, and all its error cases."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ def start(box, sockets, tables=None, **keys):
     need_backend(sockets)
     appliance = KvdAppliance(box, {
         "appliance": {"name": "test", "runtime_directory": box.path("runtime"),
-                      "drain_timeout_ms": 600_000},  # it ends because nothing is left to wait for
+                      "drain_timeout_ms": 600_000},  # long, so that it does not end the drain
         "pool": {"bytes": "128 MiB", "pages": "2 MiB"},
         "event_loop": {"sockets": sockets},
         "shard": [{"name": "main", "cpu": min(os.sched_getaffinity(0))}],
@@ -77,7 +77,7 @@ class Client:
 
 @test(sockets=BACKENDS)
 def memccapable(box, sockets):
-    """All that libmemcached's own test checks of the ascii protocol."""
+    """Passes libmemcached's own test of the ASCII protocol."""
     need_tools("memccapable")
     appliance = start(box, sockets)
     host, port = appliance.address("tcp")
@@ -90,7 +90,8 @@ def memccapable(box, sockets):
 
 @test(sockets=BACKENDS, way=["tcp", "unix"])
 def values_of_all_sizes(box, sockets, way):
-    """Up to value_max_bytes: small values are copied, large ones received right into their item."""
+    """Values up to value_max_bytes are stored. Small values are copied; large values are received
+    directly into their item."""
     appliance = start(box, sockets)
     client = Client(box, appliance, way)
     for size in (0, 1, 100, 1023, 1024, 4096, 4097, 16 * KIB, 100_000, MIB):
@@ -105,7 +106,7 @@ def values_of_all_sizes(box, sockets, way):
 
 @test(sockets=BACKENDS)
 def pipelines_in_any_pieces(box, sockets):
-    """Requests that come in pieces, byte for byte, are answered in their order."""
+    """Requests that arrive in parts of any size are answered in order."""
     appliance = start(box, sockets)
     client = Client(box, appliance)
     requests = b"".join(b"set k%d 0 0 3\r\n%03d\r\nget k%d\r\n" % (i, i, i) for i in range(100))
@@ -119,7 +120,7 @@ def pipelines_in_any_pieces(box, sockets):
 
 @test(sockets=BACKENDS)
 def full_memory_evicts(box, sockets):
-    """Everything is stored, items in use stay, and the counters tell the evictions."""
+    """Every set succeeds, items in use stay, and the counters have the evictions."""
     appliance = start(box, sockets)
     client = Client(box, appliance)
     client.store(b"wanted", b"kept")
@@ -135,8 +136,8 @@ def full_memory_evicts(box, sockets):
 
 @test(sockets=BACKENDS)
 def slow_reader(box, sockets):
-    """A client that reads nothing is not read from any more; others are served, and its replies
-    are right once it reads."""
+    """The server stops reading from a client that reads nothing. Others are served, and the
+    client's replies are right once it reads."""
     appliance = start(box, sockets)
     slow, other = Client(box, appliance, "unix"), Client(box, appliance)
     value = os.urandom(500_000)
@@ -171,7 +172,8 @@ def slow_reader(box, sockets):
 
 @test(sockets=BACKENDS)
 def malformed_lines(box, sockets):
-    """Each is answered as memcached does, and the connection goes on, but for an endless line."""
+    """Each malformed line is answered as in memcached, and the connection continues, except after
+    an endless line."""
     appliance = start(box, sockets)
     client = Client(box, appliance)
     for line, answer in ((b"bogus", b"ERROR"), (b"get", b"ERROR"), (b"set a 0 0", b"ERROR"),
@@ -188,7 +190,8 @@ def malformed_lines(box, sockets):
 
 @test(sockets=BACKENDS, way=["tcp", "unix"])
 def what_speaks_http_is_closed(box, sockets, way):
-    """Nothing of its body is obeyed; it is counted, and one line in the log."""
+    """No command in the body of an HTTP request is executed. The request is counted, and logged in
+    one line."""
     appliance = start(box, sockets)
     body = b"\r\nset fromweb 0 0 5\r\npwned\r\n"
     page = Client(box, appliance, way)
@@ -208,7 +211,8 @@ def what_speaks_http_is_closed(box, sockets, way):
 
 @test(service=["kvd", "store"])
 def in_clear_to_this_machine_alone(box, service):
-    """Unless the configuration says so: a service of this program, and one that others write."""
+    """A service of this program and an example service serve plain text to other machines only if
+    the configuration allows it."""
     configuration = box.configuration()
     folder = os.path.dirname(BEDPLATE)
     program = {"kvd": BEDPLATE, "store": os.path.join(folder, "examples", "store")}[service]
@@ -233,7 +237,7 @@ def in_clear_to_this_machine_alone(box, service):
 
 @test(sockets=BACKENDS, way=["tcp", "unix"])
 def a_thousand_keys_in_a_line(box, sockets, way):
-    """As clients that ask for many at once do; and an error reaches one that is sending still."""
+    """A client requests many keys in one line. An error reaches a client that is still sending."""
     appliance = start(box, sockets)
     client = Client(box, appliance, way)
     keys = [b"session:%08d:user-profile-cache" % i for i in range(1000)]
@@ -251,7 +255,7 @@ def a_thousand_keys_in_a_line(box, sockets, way):
 
 @test(sockets=BACKENDS)
 def more_clients_than_planned(box, sockets):
-    """One too many is closed at once; a place that was left is given again."""
+    """One client too many is closed at once. A slot that becomes free is used again."""
     appliance = start(box, sockets, max_connections=2)
     first, second = Client(box, appliance), Client(box, appliance)
     expect(first.get(b"a"), None, "the first client")
@@ -273,7 +277,7 @@ def drain(box, sockets):
     idle, half = Client(box, appliance), Client(box, appliance)
     value = os.urandom(MIB)
     idle.store(b"big", value)
-    stuck.send(b"get big\r\n" * 8)  # in one piece: the first reply shows that all came
+    stuck.send(b"get big\r\n" * 8)  # one send: the first reply shows that all arrived
     first = stuck.input.read(1)
     half.send(b"set a 0 0 100000\r\nnot all of it")
     wait_for(lambda: appliance.counter("connections_open") == 3, "all clients")

@@ -45,7 +45,7 @@ def wait_for_line(appliance, text, count=1):
 @test(first=list(PROGRAMS), second=list(PROGRAMS))
 def two_processes_greet_each_other(box, first, second):
     appliance = box.appliance(two(box))
-    for turn in range(1, 4):  # a place is given out again, as new
+    for turn in range(1, 4):  # a slot is used again, as new
         logs = {name: f"{name}.{turn}.log" for name in ("ann", "bob")}
         ann = start(box, appliance, first, "ann", "bob", logs["ann"])
         bob = start(box, appliance, second, "bob", "ann", logs["bob"])
@@ -98,7 +98,8 @@ def facts(box, appliance, *kinds, name="ann", **options):
 @test()
 def single_copy_is_what_the_owner_configured_or_less(box):
     configuration = two(box)
-    # One place for each that joins: the test does not depend on when a dead process is forgotten.
+    # One slot for each process that joins: the test does not depend on when a dead process is
+    # forgotten.
     configuration["group"][0]["members"] = 12
     configuration["process"][0]["max_count"] = 8
     configuration["process"][0]["heap_bytes"] = 0
@@ -112,7 +113,7 @@ def single_copy_is_what_the_owner_configured_or_less(box):
         expect(facts(box, appliance, *kinds)["single_copy"], taken, f"taken of {kinds or 'all'}")
     expect(facts(box, appliance, name="stranger")["single_copy"], "none", "with a stranger")
     appliance.stop()
-    for order in ([], ["knem"]):  # which is not here, or cma would not have been taken
+    for order in ([], ["knem"]):  # knem is not here, otherwise cma would not have been taken
         configuration["messages"]["single_copy"] = order
         appliance = box.appliance(configuration)
         for kinds in ((), ("cma",)):
@@ -127,7 +128,7 @@ def one_whom_nobody_trusts_has_the_owner_alone(box):
                                      "heap_bytes": "8 MiB"})
     appliance = box.appliance(configuration)
     path = os.path.join(appliance.runtime_directory, "two.join")
-    for turn in range(1, 3):  # a stranger's place is given out again, too
+    for turn in range(1, 3):  # a stranger's slot is used again, too
         probe = box.spawn([C_PEER, path, "probe", "two", "stranger"], f"probe.{turn}.log")
         wait_for(lambda: probe.poll() is not None or
                  "has tried all" in read_text(box.path(f"probe.{turn}.log")), "the stranger")
@@ -154,7 +155,7 @@ def a_death_ends_its_peer_only(box, program):
     appliance = box.appliance(two(box))
     ann = start(box, appliance, program, "ann", "bob")
     wait_for_line(appliance, "ann (process")
-    ann.send_signal(signal.SIGSTOP)  # it hears bob no more
+    ann.send_signal(signal.SIGSTOP)  # it receives nothing more from bob
     bob = start(box, appliance, program, "bob", "ann")
     wait_for_line(appliance, "bob (process")
     ann.send_signal(signal.SIGKILL)
@@ -187,7 +188,7 @@ def who_may_not_join_is_told_why(box, program):
     said = read_text(box.path("ann.log"))
     expect_in("joining the pool as ann: user 0 may not, user 65534 may; start it", said, "ann")
     wait_for_line(appliance, "user 0 may not")
-    appliance.stop()  # a refusal stops nobody
+    appliance.stop()  # a refusal does not stop the appliance
 
 
 @test(program=list(PROGRAMS), on_join_failure=["continue", "stop"])
@@ -195,7 +196,7 @@ def who_cannot_use_its_part_is_named(box, program, on_join_failure):
     configuration = two(box)
     configuration["messages"] = {"on_join_failure": on_join_failure}
     appliance = box.appliance(configuration)
-    limit = 30 * MIB  # room for segment 0, and not for the heap beside it
+    limit = 30 * MIB  # enough for segment 0, but not for the heap beside it
     ann = start(box, appliance, program, "ann", "bob",
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
     expect(ann.wait(BOUND_SECONDS), 1, "ann's exit code")
@@ -215,7 +216,8 @@ def who_cannot_use_its_part_is_named(box, program, on_join_failure):
 
 @test()
 def who_has_no_rdma_device_is_told_why(box):
-    """Two ask for a device: one is not planned to use it, for the other the appliance has none."""
+    """Two processes request a device. One is not configured to use it; for the other, the appliance
+    has none."""
     if os.path.exists("/sys/class/infiniband"):
         raise Skip("there may be an RDMA device")
     configuration = two(box)

@@ -1,4 +1,4 @@
-"""One appliance per name: users that may hold it or not, and a refused second start."""
+"""One appliance per name: files that other users may lock or not, and a refused second start."""
 
 import fcntl
 import os
@@ -25,14 +25,15 @@ def with_group(box, name="test"):
 
 
 def lock_file(path, kind):
-    """Locks all of `path` by fcntl; the lock goes with the descriptor that it returns."""
+    """Locks all of `path` by fcntl. The lock ends with the returned descriptor."""
     fd = os.open(path, os.O_RDWR if kind == fcntl.F_WRLCK else os.O_RDONLY)
     fcntl.fcntl(fd, F_OFD_SETLK, struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0))
     return fd
 
 
 def stale_socket(path, kind):
-    """A socket file whose server is not there, and how it is told from another."""
+    """Creates a socket file without a server. Returns its inode, which distinguishes it from a new
+    one."""
     with socket.socket(socket.AF_UNIX, kind) as server:
         server.bind(path)
     return os.stat(path).st_ino
@@ -40,7 +41,8 @@ def stale_socket(path, kind):
 
 @test(lock=["fcntl", "flock"])
 def reader_of_the_counters_keeps_nobody_out(box, lock):
-    """Any user may read the counters of a crashed one, and so lock them: the next start goes on."""
+    """Any user may read the counters of a crashed appliance, and so lock them. The next start still
+    works."""
     configuration = box.configuration()
     crashed = box.appliance(configuration)
     crashed.process.kill()
@@ -63,8 +65,8 @@ def reader_of_the_counters_keeps_nobody_out(box, lock):
 
 @test()
 def name_comes_before_sockets(box):
-    """While another has the name, no socket file is touched, not even one that looks dead: a server
-    that has bound its socket and does not listen yet looks just so."""
+    """While another appliance has the name, no socket file is touched, not even a stale one: a
+    server that has bound its socket but does not listen yet looks the same."""
     configuration = with_group(box)
     appliance = Appliance(box, configuration)
     box.ensure_hugepages(appliance.config)
@@ -92,7 +94,8 @@ def name_comes_before_sockets(box):
 
 @test()
 def of_two_starts_one_wins(box):
-    """Again and again two start at once: one serves at all its sockets, the other says why not."""
+    """Two appliances start at once, many times. One serves at all its sockets; the other reports
+    the reason."""
     configuration = with_group(box)
     first = Appliance(box, configuration)
     box.ensure_hugepages(first.config)
@@ -117,7 +120,8 @@ def of_two_starts_one_wins(box):
 
 @test(command=["run", "check"])
 def full_runtime_directory(box, command):
-    """The counters file is mapped; without blocks its first touch would end the process."""
+    """A full runtime directory is refused. The counters file is mapped, so without blocks its first
+    access would end the process."""
     if os.geteuid() != 0:
         raise Skip("mounting a small file system takes root")
     configuration = box.configuration()

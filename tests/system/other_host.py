@@ -30,7 +30,8 @@ class OtherHost:
         self.plug_in(box)
 
     def plug_in(self, box):
-        """New interfaces at both ends of the cable, which have the names and addresses of the old."""
+        """Creates interfaces at both ends of the cable, with the same names and addresses as
+        before."""
         self._add(box, "link", self.near, "type", "veth", "peer", "name", self.far,
                   "netns", self.name)
         for inside, device, address in (((), self.near, self.near_address),
@@ -44,7 +45,7 @@ class OtherHost:
         if done.returncode:
             raise Skip(f"ip {kind} add: {done.stderr.strip()}")
         box.closing.callback(subprocess.run, ["ip", kind, "delete", name], check=False,
-                             stderr=subprocess.DEVNULL)  # a link goes with its namespace
+                             stderr=subprocess.DEVNULL)  # a link ends with its namespace
 
     def run(self, function):
         """Calls `function` on a thread within the namespace; sockets made there stay there."""
@@ -60,7 +61,7 @@ class OtherHost:
             return thread.submit(enter).result()
 
     def pull_out(self, box):
-        """The interfaces at both ends are gone, with all that was kept for them."""
+        """Deletes the interfaces at both ends, with everything that the kernel stores for them."""
         box.run("ip", "link", "delete", self.near)
 
     def vanish(self, box):

@@ -86,7 +86,7 @@ class Outsider:
         return True
 
     def look(self):
-        """At what it was handed: the heap zeroed, and all pages there."""
+        """Reports the received heaps that are not zeroed, and the segments with missing pages."""
         dirty = [segment.owner for segment in self.heaps if any(segment.memory()[:])]
         holes = [segment.owner for segment in self.written
                  if os.fstat(segment.fd).st_blocks * 512 < segment.bytes]

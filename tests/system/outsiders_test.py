@@ -46,7 +46,7 @@ class Outsider:
         expect_true(self.process.poll() is None, f"{name} did it all ({read_text(self.log)})")
 
     def said(self):
-        """The lines that are whole: one may be looked at while it is written."""
+        """The complete lines of the log. The last line may still be incomplete."""
         return read_text(self.log).split("\n")[:-1]
 
     def end(self):
@@ -64,7 +64,7 @@ def wait_for_line(appliance, text, count=1):
 def holes_end_nobody(box, name):
     appliance = box.appliance(hosts(box))
     hostile = Outsider(box, appliance, name, "fill", "ready", "punch")
-    with few_hugepages(0):  # another process has those that it gave back
+    with few_hugepages(0):  # another process takes the pages that it gave back
         hostile.end()
         wait_for_line(appliance, "is forgotten")
         expect(appliance.stats()["audit"], "ok", "the audit")

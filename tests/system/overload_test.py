@@ -1,6 +1,6 @@
 """Clients that request too much, too slowly or without end: they affect only themselves.
 
-In each test a bystander is served meanwhile, with verified data. Afterwards all resources are
+In each test a bystander is served in parallel, with verified data. Afterwards all resources are
 free: connections_open and the server's open files return to their earlier values.
 """
 
@@ -19,7 +19,8 @@ TOP_OFFSET = 63 * MIB  # where the bystander works
 
 
 class Bystander:
-    """A client that is served all the while, with the server's resources before the trouble."""
+    """A client that is served during the whole test. Holds the server's resources before the
+    overload."""
 
     def __init__(self, box, appliance, way="unix"):
         self.appliance = appliance
@@ -55,8 +56,8 @@ def allow_open_files(count):
 
 
 def send_until_blocked(client, piece, bystander, most_bytes=64 * MIB):
-    """Sends `piece` over and over until the server takes no more, although it serves others.
-    Returns how many it was sent whole, and what is still to be sent of the last one."""
+    """Sends `piece` repeatedly until the server takes no more, while it serves others. Returns the
+    number of complete pieces, and the unsent rest of the last one."""
     block = piece * 1024
     sent_bytes, before = 0, None
     client.socket.setblocking(False)
@@ -74,7 +75,8 @@ def send_until_blocked(client, piece, bystander, most_bytes=64 * MIB):
 
 @test(layout=LAYOUTS, sockets=BACKENDS, way=["tcp", "unix"])
 def never_reads_replies(box, layout, sockets, way):
-    """A flood of reads is answered in full once its client reads; until then it alone waits."""
+    """A flood of reads is answered in full once its client reads. Until then, only this client
+    waits."""
     appliance = box.appliance(box.configuration(layout, sockets))
     bystander = Bystander(box, appliance)
     sleeper = connect(box, appliance, way, receive_buffer_bytes=16 * KIB)
@@ -96,8 +98,8 @@ def never_reads_replies(box, layout, sockets, way):
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
 def floods_and_never_reads(box, layout, sockets):
-    """Requests without end and no reply read: the server stops taking them, and forgets them all
-    when the client goes."""
+    """A client sends requests without end and reads no reply. The server stops taking requests, and
+    drops them all when the client disconnects."""
     appliance = box.appliance(box.configuration(layout, sockets, requests_per_connection=4))
     bystander = Bystander(box, appliance)
     data = pattern("flood", 32 * KIB)
@@ -120,7 +122,8 @@ def floods_and_never_reads(box, layout, sockets):
 
 @test()
 def never_finishes_the_handshake(box):
-    """Such a client is timed out, whatever it sends; an idle client in transmission never is."""
+    """A client that never finishes the handshake times out, whatever it sends. An idle client in
+    transmission never does."""
     appliance = box.appliance(box.configuration(handshake_timeout_ms=5000))
     bystander = Bystander(box, appliance)
     silent = connected(box, appliance)
@@ -136,7 +139,7 @@ def never_finishes_the_handshake(box):
     deaf.socket.settimeout(nbd.BOUND_SECONDS)
     chatty = greeted(box, appliance)
     with contextlib.suppress(nbd.Disconnected):
-        while True:  # ends when the server has had enough; the test's own bound ends it otherwise
+        while True:  # ends when the server disconnects, or by the test's own bound
             expect(chatty.option_result(nbd.LIST), nbd.REP_ACK, "the answer to LIST")
     for client, what in ((silent, "silence"), (half, "half the flags"), (stuck, "half an option")):
         client.expect_disconnect(f"{what} for longer than the handshake may take")
@@ -229,7 +232,8 @@ def comes_and_goes(box, sockets):
     ]
     for index in range(2000):
         with nbd.RawClient(appliance.address("tcp" if index % 16 < 8 else "unix")) as client:
-            # Refused, when the server has not yet noticed that others went: that is allowed.
+            # A refusal is allowed while the server has not yet noticed that others have
+            # disconnected.
             with contextlib.suppress(nbd.Disconnected):
                 farewells[index % len(farewells)](client)
         if index % 50 == 0:

@@ -20,7 +20,7 @@ class Server:
         wait_for(lambda: "answering at" in read_text(box.path("serve.log")), "the server")
 
     def measure(self, *words):
-        """Returns the report, which is what it must be whatever was measured."""
+        """Returns the report, after the checks that hold for every measurement."""
         report = json.loads(self.box.bedplate("perf", *words, "--json", self.address).stdout)
         expect((report["operation"], report["provider"], report["address"]),
                (words[0], "shm", self.address), "what was measured")
@@ -44,7 +44,7 @@ def latency_has_percentiles_in_order_and_what_was_asked_for(box, operation):
         times = [result[key] for key in PERCENTILES]
         expect(times, sorted(times), "percentiles")
         expect_true(0 < result["min_ns"] <= result["mean_ns"] <= result["max_ns"], "the mean")
-        # The warm-up's 200, at each side that gets something.
+        # The 200 operations of the warm-up, at each side that receives data.
         expect(result["verified"], 200 if operation == "get" else 400, "what was verified")
     server.stop()
 

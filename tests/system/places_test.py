@@ -62,12 +62,12 @@ def one_code_reaches_all_places_by_name(box, sockets):
     ann, stranger = seen[-2:]
     expect_in("ann by shm, since self: this is a; ", ann, "the way to a process, and why")
     expect_in(f": echo 7, lent, {DONE}", ann, "to a process")
-    # Nothing of the owner's is mapped there: it cannot be lent.
+    # The process maps no memory of the owner, so the owner can lend it none.
     expect_in("stranger by shm, ", stranger, "the way to one that is not trusted")
     expect_in(f": echo 6, no loan, {DONE}", stranger, "to one that is not trusted")
     expect(wait_for_reports(box.path("ann.log"), 1),
            [f"test by shm: echo 7, lent, {DONE}"], "from a process to the owner")
-    # It has no right to write the owner's area, and nobody writes there for it.
+    # The process may not write the owner's area, and no other process writes there for it.
     expect(wait_for_reports(box.path("stranger.log"), 1),
            ["test by shm: echo 6, lent, put refused"], "from one that is not trusted to the owner")
     appliance.terminate()
@@ -76,7 +76,7 @@ def one_code_reaches_all_places_by_name(box, sockets):
 
 @test()
 def a_message_that_the_peer_does_not_have_is_told_by_name(box):
-    """The examples' pings join and know no names."""
+    """The example program ping joins, but has no message names."""
     configuration = places(box, "io_uring-or-epoll", ["a"], ["ann"])
     appliance = start(box, configuration)
     ping = os.path.join(os.path.dirname(BEDPLATE), "examples", "ping")

@@ -6,7 +6,7 @@ from harness import KIB, MIB, expect, expect_in, expect_true, test, to_toml
 
 LAZY = ["--fifo", "lazy", "--peers"]
 MESH = ["--fifo", "mesh", "--peers"]
-# name: arguments of plan, what the message must say
+# name: (arguments of plan, words of the message)
 REFUSALS = {
     "no_layout": ([*LAZY[:1]], "--fifo needs a value"),
     "unknown_layout": (["--fifo", "ring", "--peers", "4"],
@@ -98,7 +98,7 @@ def every_option_counts(box):
 
 @test()
 def goals_of_1024_processes(box):
-    """The figures that the layouts are made for; page rounding counts."""
+    """The limits that the layouts must meet, including page rounding."""
     for page in ask(box, *LAZY, "1024", "--eager", "4096")["in_pages"]:
         expect_true(page["bytes"] <= 64 * MIB, f"lazy: at most 64 MiB: {page}")
         expect_true(page["bytes"] <= 1024 * 64 * KIB, f"lazy: at most 64 KiB each: {page}")

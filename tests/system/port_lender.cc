@@ -24,7 +24,7 @@ constexpr uint32_t kBytesMax = 2048;
 constexpr uint32_t kHeldMax = 64;
 constexpr uint32_t kPeersMax = 4;
 
-// Which datagram, to which of the peers.
+// Identifies the datagram and the peer.
 struct Head {
   uint32_t held = 0;
   uint32_t peer = 0;
@@ -43,7 +43,7 @@ uint32_t sum_of(std::span<const std::byte> bytes) noexcept {
   return sum;
 }
 
-// Reads what is lent: where it lies, or by a get where the lender's memory is not mapped here.
+// Reads lent datagrams in place, or by a get if the lender's memory is not mapped here.
 class Reader {
  public:
   void create(Messenger& messenger) {
@@ -142,7 +142,7 @@ class Lender final : public Service {
     SendStatus status = SendStatus::kDone;
     Seen seen;
   };
-  // A datagram that is kept until nobody has it any more.
+  // A datagram that is held until all peers and the file have released it.
   struct Held {
     Lender* self = nullptr;
     std::byte* bytes = nullptr;  // nullptr: it is free
@@ -217,7 +217,7 @@ class Lender final : public Service {
       if (!way.ok()) continue;
       its.status = way.value()->am_send_loan(kLent, std::as_bytes(std::span(&head, 1)),
                                              {held.bytes, held.byte_count}, &its);
-      if (its.status == SendStatus::kPending) held.waits_for += 2;  // its end, and what was seen
+      if (its.status == SendStatus::kPending) held.waits_for += 2;  // loan's end, peer's answer
     }
     if (file_ != nullptr) {
       ++held.waits_for;
@@ -274,7 +274,7 @@ class Lender final : public Service {
   std::vector<std::string> to_;
   std::string file_path_;
   std::vector<std::unique_ptr<Reader>> readers_;  // one of each shard
-  Messenger* messenger_ = nullptr;                // of the first
+  Messenger* messenger_ = nullptr;                // of the first shard
   DatagramSocket* socket_ = nullptr;
   File* file_ = nullptr;
   std::array<Held, kHeldMax> helds_;

@@ -16,7 +16,7 @@
 namespace bedplate::test {
 
 std::unique_ptr<Service> make_lender();
-// Reads what is lent to it, until the owner has gone. Returns the exit code.
+// Reads the datagrams that are lent to it until the owner has gone. Returns the exit code.
 int run_reader(const char* socket_path, const char* process);
 
 }  // namespace bedplate::test

@@ -32,13 +32,13 @@ def need_xdp():
 
 
 def inside(appliance, wire):
-    """Has the appliance run in the namespace."""
+    """Makes the appliance run in the namespace."""
     appliance.argv[:0] = ["nsenter", "--net", f"--target={wire.holder.pid}"]
     return appliance
 
 
 def started(box, device, **port):
-    """An appliance whose port is of that kind, and a socket at the other end of it."""
+    """Starts an appliance whose port is of that kind. Returns it, and a socket at the other end."""
     wire = Wire(box)
     if device == "af_xdp":
         need_xdp()
@@ -64,7 +64,7 @@ def datagrams_come_back(box, device):
 @test(device=["af_packet", "af_xdp", "tap"])
 def a_frame_wakes_an_idle_shard(box, device):
     appliance, client = started(box, device)
-    echo(client, 10)  # neighbours know each other
+    echo(client, 10)  # both ends know each other's address
     expect_in("port wan: frames wake an idle shard", appliance.log_text(), "the log")
 
     def wakes():
@@ -77,7 +77,7 @@ def a_frame_wakes_an_idle_shard(box, device):
             echo(client, 1)
             return wakes() > before
         wait_for(woken, "a datagram that wakes the shard")
-    # Nobody looks at the port meanwhile: the shard does not wake by itself.
+    # The shard does not wake by itself to poll the port.
     sleeps = find_values(appliance.stats(), "sleeps")[0]
     time.sleep(WHILE_IDLE_SECONDS)
     looks = find_values(appliance.stats(), "sleeps")[0] - sleeps
@@ -97,17 +97,17 @@ def the_address_of_a_tap_is_the_configurations(box):
 
 @test()
 def broken_packets_are_dropped_and_counted_by_cause(box):
-    """Those of the script that the packet layer is tested with, by the interface of a tap: of
-    others the kernel puts fragments together, and takes tags away."""
+    """The broken packets of the packet layer's test come through a tap. On other interfaces the
+    kernel reassembles fragments and removes tags."""
     wire = Wire(box)
     tap = f"bpt{os.getpid() % 100000}"
-    # The kernel says nothing of its own at its end.
+    # The kernel sends no packets of its own at its end.
     wire.inside("sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")
     box.run("/usr/bin/python3", BROKEN_PACKETS, "capture", "causes")
     with open(box.path("causes"), encoding="ascii") as file:
         expected = {name: int(count) for name, count in (line.split() for line in file)}
     del expected["none"]
-    expected["no-socket"] += 2  # whole ones of IPv6
+    expected["no-socket"] += 2  # complete packets of IPv6
     settings = configuration(box, f"tap:{tap}", mac="02:00:00:00:00:01")
     settings["echo"]["local"] = "0.0.0.0:5004"
     appliance = inside(EchoAppliance(box, settings), wire).start()
@@ -120,7 +120,7 @@ def broken_packets_are_dropped_and_counted_by_cause(box):
             frame = file.read(struct.unpack_from("<I", head, 8)[0])
             if len(frame) >= 14:
                 sender.send(frame)
-            else:  # than which an interface sends none
+            else:  # an interface sends no shorter frame
                 expected["too-short"] -= 1
 
     def counted():
@@ -161,7 +161,7 @@ def groups_are_received_and_sent_to(box, device):
     appliance.stop()
 
 
-# ---- memif: what comes from the namespace goes over it to another appliance, and back ----
+# ---- memif: frames from the namespace go over it to another appliance, and back ----
 
 class Forwarder(EchoAppliance):
     """Two ports that forward to one another: an interface and a memif."""
@@ -180,8 +180,8 @@ class Forwarder(EchoAppliance):
 
 
 def plain_socket(wire):
-    """One whose datagrams have no checksum: that of others is left to a device that never comes, and
-    a memif, unlike the kernel's interfaces, takes none that is not whole."""
+    """Returns a socket whose datagrams have no checksum. The kernel leaves the checksum of others
+    to the device, and a memif, unlike the kernel's interfaces, does not take an incomplete one."""
     made = wire.socket()
     made.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
     return made
@@ -191,7 +191,8 @@ OTHER = {"client": "server", "server": "client"}
 
 
 def memif_pair(box, role):
-    """The appliance that answers, and how the other is made."""
+    """Starts the appliance that answers. Returns it, the wire, and a function that creates the
+    other one."""
     wire = Wire(box)
     path = box.path("memif.sock")
     answers = EchoAppliance(box, configuration(box, f"memif:{path}", role=role)).start()
@@ -244,7 +245,7 @@ def a_file_where_a_memif_would_listen_stays(box):
 
 
 class Flood:
-    """Datagrams without a pause, as long as it is open."""
+    """Sends datagrams without a pause until it is closed."""
 
     def __init__(self, client):
         self._client = client

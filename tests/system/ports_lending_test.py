@@ -44,7 +44,7 @@ def settings_of(box, wire, sockets):
 
 
 class Writes:
-    """The writes that a process asks for by its rings, as the kernel sees them (tracefs)."""
+    """Counts the writes that a process submits by its rings, as the kernel sees them (tracefs)."""
 
     OPCODES = {"WRITEV": 2, "WRITE_FIXED": 5, "WRITE": 23}
 
@@ -68,7 +68,7 @@ class Writes:
                 file.write(value)
 
     def count(self, pid):
-        """How many of each kind its threads have asked for."""
+        """The number of writes of each kind that the threads of `pid` have submitted."""
         threads = set(os.listdir(f"/proc/{pid}/task"))
         seen = re.findall(r"-(\d+) .*opcode (\w+),", read_text(f"{self._own}/trace"))
         return collections.Counter(opcode for thread, opcode in seen if thread in threads)
@@ -85,7 +85,8 @@ def registered_buffers(pid):
 
 @test(sockets=["io_uring"])
 def the_kernel_writes_a_datagram_from_a_registered_buffer(box, sockets):
-    """No call looks up its pages: what lies in a buffer of the port lies in one of io_uring's."""
+    """Each datagram in a buffer of the port lies in a registered buffer of io_uring: no call looks
+    up its pages."""
     need_backend(sockets)
     wire = Wire(box)
     writes = Writes(box)

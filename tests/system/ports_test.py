@@ -27,7 +27,8 @@ def ip(*words):
 
 
 class Wire:
-    """One end here, without addresses; the other in a namespace that a process of ours holds."""
+    """A pair of virtual interfaces. One end is here, without addresses; the other is in a namespace
+    that a process of the test holds."""
 
     def __init__(self, box):
         need_tools("ip", "unshare", "nsenter", "ping")
@@ -41,7 +42,7 @@ class Wire:
             raise Skip(f"no network namespace: {read_text(box.path('namespace.log')).strip()}")
         ip("link", "add", self.near, "type", "veth", "peer", "name", self.far)
         box.closing.callback(self.remove)
-        with contextlib.suppress(OSError):  # the kernel's own IPv6 has nothing to say here
+        with contextlib.suppress(OSError):  # the kernel's own IPv6 sends nothing here
             with open(f"/proc/sys/net/ipv6/conf/{self.near}/disable_ipv6", "w",
                       encoding="ascii") as file:
                 file.write("1")
@@ -64,7 +65,7 @@ class Wire:
         return self.make(lambda: socket.socket(family, socket.SOCK_DGRAM))
 
     def make(self, function):
-        """A socket that `function` makes, in the namespace."""
+        """Returns the socket that `function` creates, in the namespace."""
         own = os.open("/proc/self/ns/net", os.O_RDONLY)
         there = os.open(f"/proc/{self.holder.pid}/ns/net", os.O_RDONLY)
         try:
@@ -115,7 +116,7 @@ class EchoAppliance(Appliance):
         return self
 
     def count(self, name):
-        """One of the counters of the service, in whichever set it is."""
+        """One of the counters of the service `port`, from any of its sets."""
         found = find_values(self.stats()["services"]["port"], name)
         if not found:
             raise Failure(f"stats has no {name}")
@@ -131,7 +132,7 @@ def find_values(tree, name):
 
 
 def echo(client, count, address=(OURS, PORT), size=1000):
-    """Sends `count` datagrams, one after the other, and gets each back."""
+    """Sends `count` datagrams, one after the other, and receives each back."""
     for i in range(count):
         datagram = struct.pack("<Q", i) * (size // 8)
         client.sendto(datagram, address)
@@ -139,7 +140,7 @@ def echo(client, count, address=(OURS, PORT), size=1000):
 
 
 def maps_of(appliance):
-    """The appliance's mappings, but for its stack, which grows."""
+    """The appliance's mappings, except for its stack, which grows."""
     return [(area.begin, area.end, area.rights, area.path)
             for area in memory_areas(f"/proc/{appliance.pid}/smaps") if area.path != "[stack]"]
 

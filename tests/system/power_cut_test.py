@@ -12,25 +12,26 @@ import raw_nbd as nbd
 from raw_nbd import connect
 from stores_test import on_store
 
-PLACE = 8 * SECTOR  # that is written as a whole
+PLACE = 8 * SECTOR  # always written as a whole
 PLACES = 64
 SIZE = PLACE * PLACES
 CUTS = 150
 
 
 def made(number):
-    """The sectors of a place that the write of this number fills."""
+    """The content of a place after the write of this number."""
     return number.to_bytes(8, "big") * (PLACE // 8)
 
 
 class Ledger:
-    """For each place, the numbers of the writes that may be there after a cut. A write must last
-    once it was answered with FUA, or before the sending of a flush that has been answered."""
+    """For each place, the numbers of the writes whose data may be there after a cut. A write is
+    durable if it was answered with FUA, or if a later flush, sent after the write's answer, was
+    answered."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.may_be = [[0] for _ in range(PLACES)]
-        self.answered = [0] * PLACES  # the last number that was
+        self.answered = [0] * PLACES  # the last answered number
         self.next = 1
 
     def write_begins(self, place):
@@ -55,13 +56,14 @@ class Ledger:
                 self._lasts(place, number)
 
     def _lasts(self, place, number):
-        # Numbers of a place are in the order in which its only writer wrote.
+        # The numbers of a place are in the order of the writes: each place has only one writer.
         self.may_be[place] = [each for each in self.may_be[place] if each >= number]
 
     def losses(self, take):
-        """The places that are not as they may be in what take() returns."""
+        """The places whose content in the result of take() is not allowed."""
         with self.lock:
-            # In this order, with both held still: what is acknowledged by now is what take() sees.
+            # The lock stops the ledger, so take() comes first: it sees every write acknowledged by
+            # now.
             left = take()
             allowed = [[made(each)[:SECTOR] for each in numbers] for numbers in self.may_be]
         lost = []
@@ -74,7 +76,7 @@ class Ledger:
 
 
 class Writer(threading.Thread):
-    """A connection with places of its own; flushes are for all."""
+    """A connection that writes only to its own places. Its flushes apply to all places."""
 
     def __init__(self, client, ledger, places, dice):
         super().__init__(daemon=True)
@@ -105,7 +107,7 @@ class Writer(threading.Thread):
 
 
 def cut_again_and_again(box, file, appliance, cuts):
-    """Returns how many of the cuts lost something."""
+    """Returns the number of cuts that lost data, the ledger, and the dice."""
     dice, ledger, losses = box.dice(), Ledger(), 0
     writers = [Writer(connect(box, appliance, volume="disk"), ledger,
                       range(first, PLACES, 2), type(dice)(dice.random())) for first in (0, 1)]

@@ -16,10 +16,11 @@ from harness import (BACKENDS, KIB, LAYOUTS, MIB, Failure, Skip, expect, expect_
 import raw_nbd as nbd
 from raw_nbd import connect, pattern
 
-# After the seal never; the last ones are only there to see that strace sees anything at all.
+# FORBIDDEN calls never occur after the seal. USUAL calls are traced only to prove that strace
+# works.
 FORBIDDEN = ["mmap", "munmap", "brk", "madvise", "mremap", "mprotect"]
 USUAL = ["io_uring_enter", "epoll_wait", "epoll_pwait", "epoll_pwait2"]
-LOAD_SECONDS = 10  # of the promise
+LOAD_SECONDS = 10  # as promised
 DATA_REQUESTS = 300
 
 
@@ -44,7 +45,8 @@ def planned(box, appliance):
 
 @test(layout=LAYOUTS, sockets=BACKENDS, page=["2 MiB", "4 KiB"])
 def plan_is_what_is_taken(box, layout, sockets, page):
-    """To the byte: the blocks of the memfds, and the areas of the kernel's map with their pages."""
+    """The plan matches the blocks of the memfds, and the areas and pages of the kernel's map, to
+    the byte."""
     configuration = box.configuration(layout, sockets)
     configuration["pool"]["pages"] = page
     configuration["blockd"]["volume"].append({"name": "odd one", "bytes": 3 * MIB + 4 * KIB})
@@ -71,8 +73,8 @@ def plan_is_what_is_taken(box, layout, sockets, page):
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
 def pool_range_is_all_memfds(box, layout, sockets):
-    """Nothing but memfds lies where the pool lies, and there is no other shared writable memory
-    than the rings and the counters file."""
+    """The pool's range has only memfds. The only other shared writable memory is the rings and the
+    counters file."""
     appliance = box.appliance(box.configuration(layout, sockets))
     areas = memory_areas(f"/proc/{appliance.pid}/smaps")
     pool = [area for area in areas if area.path.startswith("/memfd:")]
@@ -89,12 +91,13 @@ def pool_range_is_all_memfds(box, layout, sockets):
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
 def stacks_are_planned(box, layout, sockets):
-    """Beside the program itself, private writable memory is the stacks of the plan, locked."""
+    """Beside the program itself, private writable memory consists of the planned stacks, which are
+    locked."""
     appliance = box.appliance(box.configuration(layout, sockets))
     stacks = box.plan(appliance.config)["stacks"]
     areas = memory_areas(f"/proc/{appliance.pid}/smaps")
     program_end = max(area.end for area in areas if area.path.endswith("/bedplate"))
-    for area in areas:  # its zeroed data follow, in pieces: one page of them is wiped by a fork
+    for area in areas:  # its zeroed data follow, in several areas: a fork wipes one page
         program_end = area.end if area.begin == program_end else program_end
     private = [area for area in areas if area.rights == "rw-p" and not area.path
                and area.begin >= program_end]
@@ -108,7 +111,8 @@ def stacks_are_planned(box, layout, sockets):
 
 @test(sockets=BACKENDS, enforce=["kernel", "seccomp"])
 def no_way_back(box, sockets, enforce):
-    """Open ways back are told by name; with the filter none is open, and it disturbs nobody."""
+    """Open ways to return memory are reported by name. With the filter none is open, and the
+    appliance still serves."""
     configuration = box.configuration(sockets=sockets)
     configuration["pool"]["enforce"] = enforce
     appliance = box.appliance(configuration)
@@ -152,7 +156,8 @@ def threads_faults(appliance):
 
 
 def use_everything(box, appliance):
-    """Each path of the server once, new connections among them: warm-up, and part of the load."""
+    """Uses each path of the server once, with new connections. This is the warm-up, and part of the
+    load."""
     for way in ("tcp", "unix"):
         for structured in (False, True):
             with nbd.RawClient(appliance.address(way)) as client:
@@ -184,7 +189,7 @@ def finish(process, what):
 
 @contextlib.contextmanager
 def system_calls(box, appliance):
-    """Yields a dict that afterwards holds how often which system call was made."""
+    """Yields a dict that afterwards has the number of calls of each system call."""
     counts = {}
     read_end, write_end = os.pipe()
     with os.fdopen(read_end), os.fdopen(write_end, "w") as pipe:
@@ -206,8 +211,8 @@ def system_calls(box, appliance):
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
 def nothing_changes_after_the_seal(box, layout, sockets):
-    """Ten seconds of load, clients that come and go among it: no memory call, no page fault, no
-    registration, no new thread, no other map."""
+    """Ten seconds of load, with clients that come and go, cause no memory call, no page fault, no
+    registration, no new thread, and no other map."""
     need_tools("fio", "strace")
     configuration = box.configuration(layout, sockets)
     configuration["appliance"]["runtime_directory"] = box.tmpfs_path("runtime")
@@ -239,7 +244,8 @@ def nothing_changes_after_the_seal(box, layout, sockets):
 
 @test(sockets=BACKENDS)
 def data_survive_every_mix(box, sockets):
-    """Random requests over four connections and both shards against a model of the volume."""
+    """Random requests over four connections and both shards are checked against a model of the
+    volume."""
     appliance = box.appliance(box.configuration("two_shards", sockets))
     clients = [connect(box, appliance, way, structured=structured)
                for way in ("tcp", "unix") for structured in (False, True)]

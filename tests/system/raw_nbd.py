@@ -1,8 +1,8 @@
-"""An NBD client that does exactly what a test tells it, legal or not.
+"""An NBD client that sends exactly the bytes of a test, legal or not.
 
-One socket, blocking with a bound. Requests that a test may want to get wrong are not checked; the
-server's answers are parsed strictly. The numbers are those of the NBD protocol's specification
-(github.com/NetworkBlockDevice/nbd, doc/proto.md).
+It has one socket, blocking with a bound. Requests are not checked, so that a test can send wrong
+ones; the server's answers are parsed strictly. The numbers are those of the NBD protocol's
+specification (github.com/NetworkBlockDevice/nbd, doc/proto.md).
 """
 
 import collections
@@ -138,7 +138,7 @@ class RawClient:
         return struct.unpack(layout, self.receive(struct.calcsize(layout)))
 
     def expect_disconnect(self, what, most_bytes=64 * KIB):
-        """The server closes the connection, after at most `most_bytes`."""
+        """Checks that the server closes the connection after at most `most_bytes`."""
         try:
             self.receive(most_bytes + 1)
         except Disconnected:
@@ -191,8 +191,8 @@ class RawClient:
         return cookie
 
     def reply(self):
-        """The next complete reply. Chunks of other structured replies must not come between: a
-        test has one read at a time, or reads of one chunk."""
+        """Returns the next complete reply. Chunks of other structured replies must not come in
+        between: a test has one read at a time, or reads of one chunk."""
         magic = self.receive_struct(">I")[0]
         if magic == SIMPLE_MAGIC:
             reply = self._simple_reply()

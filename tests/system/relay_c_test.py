@@ -1,4 +1,4 @@
-"""A service in C with datagrams, a watch and a connection of its own making
+"""A service in C with datagrams, a watch, and a connection that it opens itself
 (apps/examples/relay.c), over both backends."""
 
 import json

@@ -1,6 +1,6 @@
 """The rig of tsrelay's tests: a relay with one stream, senders and receivers.
 
-No datagram is lost because the machine is slow: kernel queues hold all that a test sends
+No datagram is lost because the machine is slow: kernel queues hold every packet of a test
 (`roomy_sockets`), or the sender waits for the output.
 """
 
@@ -21,7 +21,7 @@ TSGEN, TSREADER = (os.path.join(EXAMPLES, name) for name in ("tsgen", "tsreader"
 TS_BYTES = 188
 PAYLOAD_BYTES = 7 * TS_BYTES
 VIDEO_PID = 0x101
-IN_FLIGHT = 64  # the most packets that a sender which waits for arrivals has in flight
+IN_FLIGHT = 64  # most packets in flight of a sender that waits for arrivals
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ def generate_file(box, seconds, rate=8_000_000, name="in.ts"):
 
 
 def generate(box, seconds, rate=8_000_000, name="in.ts"):
-    """The same, and its content."""
+    """Generates a stream file. Returns its content."""
     with open(generate_file(box, seconds, rate, name), "rb") as file:
         return file.read()
 
@@ -150,7 +150,7 @@ def start_streams(box, streams, sockets="io_uring-or-epoll", tables=None, argv_p
 
 
 class Receiver:
-    """A socket that keeps received datagrams, so that a sender can see its progress."""
+    """A socket that stores received datagrams, so that a sender can see its progress."""
 
     def __init__(self, box, port=0, address="127.0.0.1", host=None):
         def make():
@@ -184,8 +184,8 @@ class Receiver:
 
 
 class Comparing(Receiver):
-    """A receiver that keeps nothing: it compares arrivals with the expected datagrams. A number of
-    the first ones may be missing."""
+    """A receiver that stores nothing: it compares arrivals with the expected datagrams. The first
+    `may_lack` datagrams may be missing."""
 
     def __init__(self, box, payloads, may_lack=0, **options):
         super().__init__(box, **options)

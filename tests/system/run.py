@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Runs the system tests: the real program as a black box, against clients that we did not write.
+"""Runs the system tests: the real program as a black box, against third-party clients.
 
     BEDPLATE=build/release/bedplate /usr/bin/python3 tests/system/run.py [--list] [PATTERN...]
 
@@ -22,7 +22,7 @@ import traceback
 import harness
 from harness import Failure, Skip
 
-# A backstop: the tests' own waits have bounds.
+# A limit for a whole test. The tests' own waits have bounds.
 TEST_SECONDS_MAX = (600 + 2 * int(os.environ.get("TSRELAY_SECONDS", "0")) +
                     10 * int(os.environ.get("TSRELAY_MIB", "0")))
 
@@ -85,7 +85,7 @@ def run_one(name, function):
         outcome, detail = "passed", ""
     except Skip as reason:
         outcome, detail = "skipped", f": {reason}"
-    except Exception as error:  # whatever it is, it is this test's failure
+    except Exception as error:  # any exception is a failure of this test
         outcome, detail = "failed", f"\n{indent(describe(error) + box.logs())}"
     finally:
         signal.alarm(0)
@@ -95,7 +95,7 @@ def run_one(name, function):
 
 
 def describe(error):
-    """The message, and where in the tests it came from."""
+    """The message, and its origin in the tests."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if os.path.dirname(frame.filename) == os.path.dirname(os.path.abspath(__file__))]
     places = " <- ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}"

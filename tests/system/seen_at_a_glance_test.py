@@ -1,4 +1,4 @@
-"""Four faults, and the places that show them: `top`, the status page without JavaScript, /metrics
+"""Four faults, and the tools that show them: `top`, the status page without JavaScript, /metrics
 (for the rules of docs/prometheus/alerts.yml), and `doctor`. Each names the appliance."""
 
 import json
@@ -15,11 +15,11 @@ import raw_nbd as nbd
 from raw_nbd import connect
 from top_screen_test import Console
 
-SECONDS = 5  # that something must last
+SECONDS = 5  # after which a slow client or store raises an alert
 
 
 class Places:
-    """All that say what needs a look in an appliance."""
+    """An appliance, and all tools that show its alerts."""
 
     def __init__(self, box, configuration):
         self.box = box
@@ -43,7 +43,7 @@ class Places:
         return [line for line in self.named("doctor").splitlines() if " appliance " in line]
 
     def expect_quiet(self):
-        """Nothing needs a look, and all say so."""
+        """Checks that there is no alert, and that all tools say so."""
         wait_for(lambda: "} 1\n" not in self.signs(), "no sign in /metrics")
         expect_true("needs a look" not in self.top(), "nothing in top")
         expect_true('What needs a look"></ul>' in self.page(), "nothing on the page")
@@ -56,7 +56,8 @@ class Places:
                        if line.startswith("bedplate_sign{"))
 
     def expect_seen(self, sign, *words):
-        """The sign is there, and the words wherever people look; they name the culprit."""
+        """Checks that the alert is in /metrics, and that all tools show the words, which name the
+        culprit."""
         wait_for(lambda: f"bedplate_sign{{{sign}}} 1\n" in self.signs(), f"the sign of {sign}")
         shown = {"top": self.top(), "the page": self.page(), "doctor": "\n".join(self.doctor()),
                  "/signs": get(self.port, "/signs")[1]}
@@ -99,8 +100,8 @@ def a_heap_that_is_nearly_exhausted(box):
     roomy = Places(box, configuration)
     roomy.expect_quiet()
     roomy.appliance.stop()
-    configuration["pool"]["bytes"] = "33 MiB"  # little more than its threads take
-    # The heap is two times 4 MiB: a thread of boot that ended early leaves one of them free.
+    configuration["pool"]["bytes"] = "33 MiB"  # little more than its threads need
+    # The heap has two chunks of 4 MiB. A thread of boot that ended early leaves one of them free.
     for _ in range(8):
         places = Places(box, configuration)
         if places.appliance.stats()["heap"]["free_bytes"] == 0:
@@ -194,7 +195,7 @@ def a_store_that_hangs(box, sockets):
 
 
 def with_little_heap(box, configuration):
-    """So large a pool that a sixteenth of its heap is free, once it runs."""
+    """Sets a pool that leaves a sixteenth of the heap free once the appliance runs."""
     configuration["pool"] = {"bytes": "256 MiB", "pages": "4 KiB", "heap_min_bytes": "1 MiB"}
     roomy = box.appliance(configuration)
     heap = roomy.stats()["heap"]
@@ -233,7 +234,8 @@ def four_at_once(box, file):
 
 @test()
 def all_four_at_once(box):
-    """One sees at once how many they are, and which: also while one looks at something else."""
+    """The first screen shows the number of alerts and each alert, also while other rows are
+    selected."""
     with FuseFile(box, bytes(MIB)) as file:
         places = four_at_once(box, file)
         clients = go_wrong(box, places, file)
@@ -269,7 +271,8 @@ def all_four_at_once(box):
 
 @test()
 def the_page_is_not_green(box):
-    """Neither in words nor in colours, where something needs a look; with JavaScript."""
+    """With an alert, the page is green neither in words nor in colours. The page uses
+    JavaScript."""
     places = Places(box, messages_test.two(box))
     browser = Browser(box, f"http://127.0.0.1:{places.port}/")
     state = "document.getElementById('state')"
@@ -287,7 +290,7 @@ def the_page_is_not_green(box):
     wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in places.metrics(), "ann")
     ann.kill()
     ann.wait(BOUND_SECONDS)
-    for before in ("", "listen = () => {}; quiet()"):  # by events, and by asking itself
+    for before in ("", "listen = () => {}; quiet()"):  # by events, and by its own requests
         browser.value(f"{before}; {state}.textContent = document.title = ''")
         browser.wait(f"isLive === {str(not before).lower()} && {state}.textContent === '1 needs a look'",
                      "its state")

@@ -15,7 +15,8 @@ C_PEER = os.path.join(os.path.dirname(BEDPLATE), "c-peer")
 
 
 def configure(box, sockets="io_uring-or-epoll", control=False, **store):
-    """The example's own configuration, in this test's directory; and its port."""
+    """Writes the example's configuration, with this test's directory. Returns its path and its
+    port."""
     with open(os.path.join(ROOT, "apps/examples/store.toml"), "rb") as file:
         configuration = tomllib.load(file)
     port = free_port()
@@ -91,7 +92,8 @@ def it_answers_and_counts_and_drains(box, sockets):
 
 @test()
 def it_is_told_what_to_do(box):
-    """Over the control socket: its method is listed, done on its shard, and refused with a cure."""
+    """Over the control socket, the service's method is listed, runs on its shard, and is refused
+    with a cure."""
     path, port = configure(box, control=True)
     store = Running(box, path)
     where = ["--directory", box.path("runtime")]
@@ -120,7 +122,7 @@ def stats_watches_and_reads_what_a_crash_left(box):
     watched = box.spawn([STORE, "stats", "--watch", "--directory", box.path("runtime")],
                         "watch.log")
     with connect(port) as client:
-        # It shows the rates of counters that change, and no others of the service.
+        # --watch shows only the rates of counters that change.
         def is_shown():
             ask(client, "get apple\n", 1)
             return "store gets " in read_text(box.path("watch.log"))
@@ -133,7 +135,7 @@ def stats_watches_and_reads_what_a_crash_left(box):
     left = box.path("runtime/store.stats")
     seen = json.loads(box.run(STORE, "stats", "--from", left, "--json").stdout)
     expect((seen["running"], seen["services"]["store"]["gets"]), (False, gets), "what it left")
-    # Another program's `stats` reads it as well: the file says what it has.
+    # Another program's `stats` reads the file as well, because the file describes its counters.
     other = json.loads(box.run(BEDPLATE, "stats", "--from", left, "--json").stdout)
     expect(other["services"], seen["services"], "what another program makes of it")
 

@@ -1,4 +1,5 @@
-"""The end: a clean stop answers begun requests and leaves nothing; a crash leaves its counters."""
+"""The end: a clean stop answers begun requests and leaves nothing behind; a crash leaves its
+counters."""
 
 import os
 import select
@@ -26,20 +27,21 @@ def begin_drain(appliance):
 
 
 def stuck_client(box, appliance, way="unix", count=16):
-    """A client with `count` replies of 1 MiB on their way, none of which it has read."""
+    """Returns a client with `count` unread replies of 1 MiB on their way, and their cookies."""
     client = connect(box, appliance, way, receive_buffer_bytes=16 * KIB)
     client.write(0, pattern("stuck", MIB))
     cookies = range(100, 100 + count)
     client.read_lengths.update(dict.fromkeys(cookies, MIB))
     client.send(b"".join(nbd.request_bytes(nbd.READ, 0, MIB, cookie=cookie) for cookie in cookies))
-    # The requests arrived in one piece, so the first reply shows that all are in flight.
+    # The requests arrived in one send, so the first reply shows that all are in flight.
     expect_true(select.select([client.socket], [], [], nbd.BOUND_SECONDS)[0], "the first reply")
     return client, set(cookies)
 
 
 @test(way=["tcp", "unix"], layout=LAYOUTS, sockets=BACKENDS)
 def requests_in_flight_are_answered(box, way, layout, sockets):
-    """Every reply comes, whole and right, before the close; meanwhile nobody new is served."""
+    """Every reply arrives, complete and right, before the close. New clients are not served in the
+    meantime."""
     appliance = start(box, layout, sockets)
     client, cookies = stuck_client(box, appliance, way)
     begin_drain(appliance)
@@ -59,7 +61,7 @@ def requests_in_flight_are_answered(box, way, layout, sockets):
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
 def begun_write_is_finished(box, layout, sockets):
-    """A payload that is half sent at SIGTERM is taken to its end and acknowledged."""
+    """A payload that is half sent at SIGTERM is received to its end and acknowledged."""
     appliance = start(box, layout, sockets)
     client = connect(box, appliance)
     stuck, _ = stuck_client(box, appliance)  # keeps the drain going
@@ -96,7 +98,8 @@ def writes_under_way(box, layout, sockets):
 
 @test(sockets=BACKENDS, behaviour=["reads_nothing", "half_a_payload", "half_a_header"])
 def drain_ends_in_time(box, sockets, behaviour):
-    """A client that never does its part is cut off when the drain's time is over."""
+    """A client that neither reads nor completes its request is cut off when the drain's time is
+    over."""
     appliance = start(box, sockets=sockets, drain_timeout_ms=300)
     if behaviour == "reads_nothing":
         stuck_client(box, appliance)
@@ -108,7 +111,7 @@ def drain_ends_in_time(box, sockets, behaviour):
 
 @test(layout=LAYOUTS, sockets=BACKENDS, number=["SIGTERM", "SIGINT", "SIGHUP"])
 def idle_clients_do_not_delay(box, layout, sockets, number):
-    """With nothing in flight there is nothing to wait for, with any client connected."""
+    """With nothing in flight, the stop waits for no client, in any state of its connection."""
     appliance = start(box, layout, sockets)
     clients = [connected(box, appliance), connected(box, appliance, "tcp"), greeted(box, appliance),
                connect(box, appliance), connect(box, appliance, "tcp", structured=True)]
@@ -120,7 +123,8 @@ def idle_clients_do_not_delay(box, layout, sockets, number):
 
 @test()
 def signals_that_mean_nothing_are_counted(box):
-    """They would end any other program, and so each client's work with it."""
+    """Signals without a meaning are only counted. They would end any other program, and each
+    client's work with it."""
     appliance = start(box)
     client = connect(box, appliance)
     numbers = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGVTALRM, signal.SIGIO,
@@ -137,7 +141,7 @@ def signals_that_mean_nothing_are_counted(box):
 
 @test()
 def a_hangup_that_was_ignored_stays_so(box):
-    """As under nohup."""
+    """As under nohup, a SIGHUP that was ignored at start stays ignored."""
     configuration = box.configuration()
     appliance = box.appliance(configuration, argv_prefix=["nohup"])
     client = connect(box, appliance)
@@ -150,7 +154,8 @@ def a_hangup_that_was_ignored_stays_so(box):
 
 @test(sockets=BACKENDS)
 def restarts_at_once(box, sockets):
-    """The same port and path, while the last run's connections are still in the kernel's books."""
+    """A restart uses the same port and path at once, while the kernel still has connections of the
+    last run."""
     configuration = box.configuration(sockets=sockets)
     for round_number in range(3):
         appliance = box.appliance(configuration)
@@ -163,7 +168,7 @@ def restarts_at_once(box, sockets):
 
 @test(sockets=BACKENDS)
 def crash_keeps_the_counters(box, sockets):
-    """After a SIGKILL the counters can be read, the pages are free, and a restart just works."""
+    """After a SIGKILL the counters can be read, the pages are free, and a restart works."""
     configuration = box.configuration(sockets=sockets)
     appliance = box.appliance(configuration)
     client = connect(box, appliance)
@@ -196,7 +201,7 @@ def runtime_directory_of_others(box):
 
 @test()
 def signal_while_booting(box):
-    """SIGTERM at any moment of the boot: whatever was made so far is taken away again."""
+    """SIGTERM at any moment of the boot removes everything that was created so far."""
     configuration = box.configuration()
     appliance = Appliance(box, configuration)
     box.ensure_hugepages(appliance.config)
@@ -211,7 +216,7 @@ def signal_while_booting(box):
             process = appliance.process = box.spawn(appliance.argv, appliance.log)
             wait_for(has_come, what)
             process.send_signal(signal.SIGTERM)
-            # Before the program catches signals it has made nothing, and the kernel ends it.
+            # Before the program catches signals it has created nothing, and the kernel ends it.
             expect_true(appliance.wait_exit() in (0, -signal.SIGTERM), "the exit code")
             appliance.expect_nothing_left()
             box.write(appliance.log, "")
@@ -219,7 +224,7 @@ def signal_while_booting(box):
 
 @test(stream=["stdout", "stderr"])
 def broken_standard_streams(box, stream):
-    """The reader of our output has gone: that is no reason to die, nor to leave things behind."""
+    """If the reader of the output has gone, the appliance still serves and stops cleanly."""
     appliance = Appliance(box, box.configuration())
     box.ensure_hugepages(appliance.config)
     read_end, write_end = os.pipe()

@@ -44,7 +44,8 @@ def cell(table, row, head):
 
 @test()
 def the_page_says_whose_it_is(box):
-    """In its title and first of all, from the start; not to those that need a token."""
+    """The title and the first heading have the appliance's name, from the start. Clients that need
+    a token do not see it without the token."""
     token = box.write_secret("token", TOKEN)
     _, port = start(box, token_file=token)
     page = get(port, "/", Authorization=f"Bearer {TOKEN}")[1]
@@ -56,14 +57,15 @@ def the_page_says_whose_it_is(box):
     browser.wait("document.title === '! A token is needed - Bedplate'", "the title without it")
     browser.value(f"document.getElementById('token').value = '{TOKEN}';"
                   "document.getElementById('ask').requestSubmit()")
-    # That some were refused may need a look.
+    # The refused requests may raise an alert, which changes the title.
     browser.wait("document.title.endsWith('pump-station-7') && document.querySelector('h1').innerText"
                  ".startsWith('pump-station-7')", "its name, with the token")
 
 
 @test()
 def what_services_do_is_seen_first(box):
-    """A row for each volume, and for each service's connections: what moves, what waits."""
+    """The page has a row for each volume, and for each service's connections, with rates and
+    queues."""
     appliance, port = start(box)
     browser = show(box, port, 1280)
     heads = browser.value("[...document.querySelectorAll('#now table')].map(table => (table.caption || "
@@ -80,7 +82,7 @@ def what_services_do_is_seen_first(box):
         browser.wait(f"{cell('blockd volumes', 'ram0', 'queue')} === '3'", "what waits")
         expect(browser.value(cell("", "blockd", "clients")), "1", "clients of blockd")
         expect(browser.value(cell("", "kvd", "clients")), "0", "clients of kvd")
-        # As long as the page looks, until it has seen them.
+        # Requests continue until the page shows them.
         bedplate_ctl(box, appliance, "blockd.hold", "volume=ram0", "on=false")
         for _ in range(3):
             expect(client.reply().error, 0, "the answer")
@@ -102,7 +104,7 @@ def what_services_do_is_seen_first(box):
 
 @test()
 def a_service_of_somebody_else_is_there_by_itself(box):
-    """One in C, which marks what it does (apps/examples/store.c)."""
+    """A service in C that marks its counters for the page (apps/examples/store.c)."""
     path, port = service_c_test.configure(box)
     http_port = free_port()
     with open(path, "a", encoding="utf-8") as file:
@@ -122,7 +124,7 @@ def bedplate_ctl(box, appliance, *words):
     box.bedplate("ctl", "--directory", appliance.runtime_directory, *words)
 
 
-# The tables of which something is cut off, and the words of names that break across lines.
+# The tables that are cut off, and the words of names that break across lines.
 CUT_OFF = """[...document.querySelectorAll('.scroll')].filter(box => box.clientWidth &&
     box.scrollWidth > box.clientWidth).map(box => box.innerText)"""
 BROKEN_WORDS = """[...document.querySelectorAll('tbody th')].flatMap(cell => {
@@ -151,8 +153,8 @@ def it_writes_numbers_as_all_else_does(box):
 
 @test()
 def it_can_be_read_on_a_narrow_screen(box):
-    """Nothing is cut off at 400 pixels; what matters comes first; what is in use by its nature has
-    no bar; a label that has no room is not there."""
+    """At 400 pixels nothing is cut off, and the important parts come first. Owners that are always
+    full have no bar. Labels that do not fit are left out."""
     _, port = start(box)
     browser = show(box, port, 400)
     browser.value("document.querySelectorAll('details').forEach(each => { each.open = true; })")
@@ -183,7 +185,7 @@ def it_can_be_read_on_a_narrow_screen(box):
     browser.value("document.getElementById('filter').value = 'volumes';"
                   "document.getElementById('filter').dispatchEvent(new Event('input'))")
     expect(browser.value(CUT_OFF), [], "tables of which something is cut off, filtered")
-    # Narrower than any table: they become lists.
+    # Narrower than any table: the tables become lists.
     browser.ask("Emulation.setDeviceMetricsOverride", width=240, height=900, deviceScaleFactor=1,
                 mobile=False)
     browser.wait("innerWidth === 240 && !!document.querySelector('#now .cards')", "lists")
@@ -194,7 +196,7 @@ def it_can_be_read_on_a_narrow_screen(box):
 
 @test()
 def a_picture_is_taken_by_one_line(box):
-    """Chromium ends, and what it has seen is the page with its numbers."""
+    """Chromium takes a picture of the page with its numbers, and ends."""
     need_tools("chromium")
     _, port = start(box)
     picture = box.path("picture.png")
@@ -203,8 +205,8 @@ def a_picture_is_taken_by_one_line(box):
     url = f"http://127.0.0.1:{port}/"
     box.run(*chromium, f"--screenshot={picture}", url)
     expect_true(os.path.getsize(picture) > 20_000, f"{os.path.getsize(picture)} bytes of a picture")
-    # With a time budget Chromium's clock is made up: it stands while the page waits for a stream
-    # that has no end.
+    # With a time budget Chromium uses a virtual clock, which stops while the page waits for an
+    # endless stream.
     for words, is_average in (([], True), (["--virtual-time-budget=20000"], False)):
         shown = box.run(*chromium, *words, "--dump-dom", url).stdout
         expect_in("blockd volumes</caption>", shown, "the page as it was seen")

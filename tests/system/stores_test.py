@@ -1,5 +1,5 @@
-"""Volumes on files and block devices, with clients that we did not write: their contents, their
-holes, their failures, and the messages before they are opened."""
+"""Volumes on files and block devices, with third-party clients: contents, holes, failures, and the
+messages before they are opened."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ EVERY_WAY = {"layout": LAYOUTS, "sockets": BACKENDS}
 
 
 def make_file(box, name="disk", size=SIZE):
-    """Sparse."""
+    """Creates a sparse file."""
     with open(box.path(name), "wb") as file:
         file.truncate(size)
     return box.path(name)
@@ -46,7 +46,7 @@ def content(path):
 
 
 def extents(path):
-    """[(offset, bytes, is data)] as the file system tells them."""
+    """[(offset, bytes, is data)] as the file system reports them."""
     found, at = [], 0
     fd = os.open(path, os.O_RDONLY)
     size = os.fstat(fd).st_size
@@ -67,7 +67,7 @@ def stored(appliance, counter, name="disk"):
     return appliance.stats()["services"]["blockd"]["stores"][name][counter]
 
 
-# ---- Their content ----
+# ---- Content ----
 
 
 @test(**EVERY_WAY)
@@ -253,7 +253,7 @@ def a_device_that_is_mounted_is_refused(box):
                    "busy; unmount it, and end what else has it open (lsblk, fuser)")
 
 
-# ---- Said before they are opened ----
+# ---- Messages before they are opened ----
 
 
 def expect_refused(box, configuration, *texts):
@@ -428,7 +428,7 @@ def what_hangs_holds_up_no_other_volume(box, layout, sockets):
             expect(stored(appliance, counter), 2, counter)
         expect(stored(appliance, "buffer_max_bytes"), 33 * MIB, "all of its buffers")
         connect(box, appliance, volume="ram0").verify("another")
-        # With the thread of epoll, files of one shard wait for one another (docs/nbd.md).
+        # With the thread of epoll, files of one shard wait for each other (docs/nbd.md).
         if sockets == "io_uring":
             connect(box, appliance, volume="good").verify("another")
             expect(stored(appliance, "requests_waiting", "good"), 0, "its waiting requests")

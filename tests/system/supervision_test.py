@@ -22,7 +22,7 @@ UNIT = os.path.join(os.path.dirname(__file__), "../../scripts/install/bedplate@.
 
 
 class Supervisor:
-    """Hears all that is said to its socket, as it is said: the kernel keeps only a few."""
+    """Receives all messages to its socket at once, because the kernel queues only a few."""
 
     def __init__(self, box, kind="path"):
         self.name = box.path("notify.sock") if kind == "path" else f"@bedplate-test-{os.getpid()}"
@@ -51,14 +51,14 @@ class Supervisor:
         return {**os.environ, "NOTIFY_SOCKET": self.name, **more}
 
     def hear(self):
-        """The next that is said, as {name: value}."""
+        """Returns the next message, as {name: value}."""
         try:
             return self.messages.get(timeout=BOUND_SECONDS)
         except queue.Empty:
             raise Failure(f"nothing was said for {BOUND_SECONDS} s") from None
 
     def hear_until(self, name, begin=""):
-        """All that is said, up to the first that has this."""
+        """Returns all messages up to the first one whose `name` begins with `begin`."""
         heard = [self.hear()]
         while name not in heard[-1] or not heard[-1][name].startswith(begin):
             heard.append(self.hear())
@@ -89,7 +89,7 @@ def is_told_each_step_from_the_boot_to_the_end(box, kind):
               "starting shards", "network: starting the shard", "storage: starting the shard",
               "making messengers", "making peers", "making groups", "blockd: creating",
               "sealing the pool", "telling services"]
-    # Steps that take more than a second report more between these.
+    # Steps of more than a second send more messages in between.
     expect([step for step in steps if step in wanted], wanted, "the steps of the boot")
     expect_true(all(int(each["EXTEND_TIMEOUT_USEC"]) >= 60_000_000 for each in booting
                     if each.get("STATUS", "").startswith("booting: ")), "each has its time")
@@ -98,7 +98,7 @@ def is_told_each_step_from_the_boot_to_the_end(box, kind):
     serving = [each for _ in range(3) for each in supervisor.hear_until("WATCHDOG")]
     appliance.stop()
     *more, ending = supervisor.hear_until("STOPPING")
-    # A machine that is busy may need a look.
+    # A busy machine may raise an alert, which changes the status.
     expect([each for each in serving + more if each != {"WATCHDOG": "1"} and
             not each.get("STATUS", "").startswith("ready")], [], "what else comes before the end")
     expect(ending, {"STOPPING": "1", "STATUS": "draining", "EXTEND_TIMEOUT_USEC": "44000000"},
@@ -108,7 +108,7 @@ def is_told_each_step_from_the_boot_to_the_end(box, kind):
 
 @test()
 def a_stuck_shard_is_not_answered_for(box):
-    """The control thread makes turn after turn, and says nothing, as long as one shard is stuck."""
+    """While one shard is stuck, the control thread runs, but sends nothing to the watchdog."""
     supervisor = Supervisor(box)
     appliance = box.appliance(of_ordinary_pages(box, "two_shards"),
                               env=supervisor.environment(16_000))
@@ -123,7 +123,7 @@ def a_stuck_shard_is_not_answered_for(box):
             wait_for(lambda: appliance.stats()["signals"]["ignored"] == turns, "a turn")
 
     with stopped_thread(appliance.pid, "storage"):
-        make_turns(2)  # it may have gone on until just now
+        make_turns(2)  # the shard may have run until just now
         supervisor.heard()
         make_turns(10)
         expect([each for each in supervisor.heard() if "WATCHDOG" in each], [],
@@ -147,7 +147,7 @@ def a_process_that_was_stopped_goes_on(box):
 def what_needs_a_look_is_counted(box):
     configuration = of_ordinary_pages(box)
     del configuration["blockd"]
-    # Little more than its threads take: the heap is nearly exhausted.
+    # The pool has little more than the threads need: the heap is nearly exhausted.
     configuration["pool"] = {"bytes": "33 MiB", "pages": "4 KiB", "heap_min_bytes": "8 MiB"}
     configuration["http"] = {"listen": [f"tcp:127.0.0.1:{free_port()}"]}
     supervisor = Supervisor(box)
@@ -181,7 +181,8 @@ def a_configuration_that_is_refused_is_never_ready(box):
 
 @test()
 def the_unit_has_it_watched(box):
-    """As it is installed: systemd waits for READY=1, and ends what does not answer."""
+    """In the installed unit, systemd waits for READY=1, and ends an appliance that does not
+    answer."""
     unit = read_text(UNIT).replace("@bindir@", os.path.dirname(BEDPLATE))
     keys = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
     expect({key: keys.get(key) for key in ("Type", "NotifyAccess", "WatchdogSec")},
@@ -198,7 +199,8 @@ def the_unit_has_it_watched(box):
 
 @contextlib.contextmanager
 def on_terminal(box, configuration, kind):
-    """An appliance whose standard error is a terminal, and what reads all that comes there."""
+    """Starts an appliance whose standard error is a terminal. Yields it, and a function that
+    returns all text of the terminal so far."""
     reader, writer = pty.openpty()
     os.set_blocking(reader, False)
     appliance = Appliance(box, configuration, env={**os.environ, "TERM": kind})
@@ -221,7 +223,7 @@ def on_terminal(box, configuration, kind):
 
 
 def lines_of(text):
-    """As the terminal shows them in the end: what was wiped is gone."""
+    """The lines that the terminal shows in the end, without wiped text."""
     return [line.rpartition("\r\x1b[K")[2].rstrip("\r") for line in text.split("\n")]
 
 
@@ -234,7 +236,7 @@ def begin_long_drain(box, appliance, text):
 
 @test()
 def a_terminal_shows_a_bar(box):
-    """A drain that waits for a client shows a bar; the log's lines go on above it."""
+    """A drain that waits for a client shows a bar; the log's lines continue above it."""
     with on_terminal(box, of_ordinary_pages(box, drain_timeout_ms=600_000), "xterm") as (appliance, text):
         client = begin_long_drain(box, appliance, text)
         wait_for(lambda: re.search(r"\r\x1b\[Kdraining: for \d+ s now, 10 min at most", text()),

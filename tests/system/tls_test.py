@@ -1,4 +1,4 @@
-"""TLS, with clients that we did not write: shared keys and certificates, and refused clients."""
+"""TLS with third-party clients: shared keys and certificates, and refused clients."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def secret(box, name, text):
 
 
 def with_keys(box, layout="one_shard", sockets="io_uring-or-epoll", **keys):
-    """An appliance with shared keys."""
+    """Starts an appliance with shared keys."""
     configuration = box.configuration(layout, sockets)
     configuration["blockd"]["tls_shared_keys"] = secret(box, "keys.psk", KEY_LINE)
     configuration["blockd"].update(keys)
@@ -33,7 +33,8 @@ KEY_KINDS = {"curve": ("ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"), "rsa":
 
 
 def make_certificates(box, kind="curve"):
-    """A directory as libnbd and QEMU want it: an authority, a server and a client."""
+    """Creates a directory of certificates for libnbd and QEMU: an authority, a server and a
+    client."""
     need_tools("openssl")
 
     def openssl(*words):
@@ -142,7 +143,7 @@ def another_key_is_refused(box):
 
 @test()
 def without_tls_nothing_is_told(box):
-    """If plain text is refused, a client without TLS hears of no export."""
+    """If plain text is refused, a client without TLS learns of no export."""
     need_tools("nbdinfo")
     appliance = with_keys(box, plain_text="refused")
     box.run("nbdinfo", appliance.uri("tcp"), expect_code=1)
@@ -157,7 +158,8 @@ def without_tls_nothing_is_told(box):
 
 @test(key=["listen", "image_listen"])
 def what_others_reach_has_tls_or_says_that_it_has_not(box, key):
-    """Else it is refused before anything is taken, in a line with both cures."""
+    """A listener that others reach without TLS is refused before anything is taken, in a line with
+    both cures."""
     configuration = box.configuration()
     blockd = configuration["blockd"]
     blockd[key] = [f"tcp:0.0.0.0:{free_port()}"]
@@ -175,7 +177,8 @@ def what_others_reach_has_tls_or_says_that_it_has_not(box, key):
 
 @test()
 def what_comes_behind_starttls_in_clear_ends_it(box):
-    """Somebody in between could have said it in the client's name."""
+    """Plain text after STARTTLS ends the connection, because an attacker may have sent it in the
+    client's name."""
     appliance = with_keys(box)
     client = nbd.greeted(box, appliance)
     client.send(nbd.option_bytes(nbd.STARTTLS) + nbd.option_bytes(nbd.STRUCTURED_REPLY))
@@ -187,7 +190,7 @@ def what_comes_behind_starttls_in_clear_ends_it(box):
 
 @test(sockets=BACKENDS)
 def no_handshake_lasts_for_ever(box, sockets):
-    """Nor does one hold up others."""
+    """A handshake that does not end times out, and does not delay others."""
     need_tools("nbdinfo")
     appliance = with_keys(box, sockets=sockets, handshake_timeout_ms=5000)
     clients = []
@@ -204,7 +207,7 @@ def no_handshake_lasts_for_ever(box, sockets):
 
 @test()
 def drains_with_clients_that_have_tls(box):
-    """They are told that nothing more comes, and are gone."""
+    """At a drain, clients with TLS get TLS's close alert, and are disconnected."""
     folder = make_certificates(box)
     appliance = with_certificates(box, folder)
     client = tls_client(box, appliance, folder).go()
@@ -220,7 +223,7 @@ def tls_client(box, appliance, folder, version=ssl.TLSVersion.TLSv1_3):
     context = ssl.create_default_context(cafile=f"{folder}/ca-cert.pem")
     context.minimum_version = context.maximum_version = version
     context.load_cert_chain(f"{folder}/client-cert.pem", f"{folder}/client-key.pem")
-    # An end without TLS's own would be an error.
+    # An end without TLS's close alert would be an error.
     client.socket = context.wrap_socket(client.socket, server_hostname="localhost",
                                         suppress_ragged_eofs=False)
     box.closing.enter_context(client.socket)
@@ -229,8 +232,8 @@ def tls_client(box, appliance, folder, version=ssl.TLSVersion.TLSv1_3):
 
 @test()
 def the_last_words_of_a_record(box):
-    """A disconnect request that was decrypted with others ends the connection, as one read from the
-    socket does, though the client stays."""
+    """A disconnect request that was decrypted with other requests ends the connection, like one
+    read from the socket, even if the client stays."""
     folder = make_certificates(box)
     appliance = with_certificates(box, folder)
     client = tls_client(box, appliance, folder).go()
@@ -273,7 +276,7 @@ def certificates_of_qemu(box):
 
 @test()
 def certificates_of_clients(box):
-    """One that the authority has not signed is refused, and none as well."""
+    """A client with a certificate of the authority is served. A client without one is refused."""
     need_tools("nbdinfo")
     folder = make_certificates(box)
     appliance = with_certificates(box, folder, tls_client_authorities=f"{folder}/ca-cert.pem")

@@ -78,7 +78,7 @@ class Vt100:
 
 
 class Console:
-    """`top` with a terminal of its own. A size of 0 is that of a serial line: nobody knows."""
+    """`top` with its own terminal. A size of 0 is like a serial line, whose size is unknown."""
 
     def __init__(self, box, directory, columns=80, rows=24, term="vt100", told=True, options=()):
         self.master, slave = pty.openpty()
@@ -163,7 +163,7 @@ def keys_do_what_they_say(box, term):
 
 @test(size=["20x5", "40x12", "200x60"])
 def any_size_will_do(box, size):
-    """Vt100 fails where anything is written beyond its edges."""
+    """Vt100 fails if anything is written beyond its edges."""
     columns, rows = map(int, size.split("x"))
     appliance = box.appliance()
     top = Console(box, appliance.runtime_directory, columns, rows)
@@ -227,13 +227,14 @@ def names_of_a_foreign_file_do_not_steer_the_terminal(box):
 
 @test()
 def keys_are_heard_beside_a_line_that_is_silent(box):
-    """Looks that take longer than the interval leave room for the one who looks."""
+    """Queries that take longer than the interval do not delay the keys."""
     master, slave = pty.openpty()
     box.closing.callback(os.close, master)
     box.closing.callback(os.close, slave)
     top = Console(box, None, options=["--serial", os.ttyname(slave)])
     top.wait_for(lambda text: "has not answered in time" in text, "what it says of the line")
-    # The first interval begins when the screen does: from the second look on, none is left.
+    # The first interval begins with the screen. From the second query on, no time of the interval
+    # is left.
     asked = bytearray()
     os.set_blocking(master, False)
 

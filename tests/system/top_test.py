@@ -38,7 +38,8 @@ class Load:
 
 @test(layout=LAYOUTS)
 def once_says_what_goes_on(box, layout):
-    """Rates, percentiles and bars, in lines of 80 columns of ASCII; the same as JSON."""
+    """--once prints rates, percentiles and bars, in lines of 80 columns of ASCII, and the same as
+    JSON."""
     appliance = box.appliance(box.configuration(layout))
     with Load(box, appliance):
         text = top(box, appliance, "--once", "--interval", "0.5").stdout
@@ -73,14 +74,15 @@ def processor_ns(appliance, thread):
 
 @test(sockets=BACKENDS)
 def busy_is_what_the_kernel_copies_too(box, sockets):
-    """A shard is no less busy than its thread's processor time says, wherever that went."""
+    """The busy time of a shard is at least the processor time of its thread, including time in the
+    kernel."""
     appliance = box.appliance(box.configuration(sockets=sockets))
     client = connect(box, appliance)
     before_ns = processor_ns(appliance, "main")
     for _ in range(20):
         client.read(0, 32 * MIB)
     worked_ns = processor_ns(appliance, "main") - before_ns
-    # It looks before it sleeps, and again after 10 ms or more.
+    # The shard measures its time before it sleeps, at most every 10 ms.
     client.read(0, 1)
     time.sleep(0.02)
     client.read(0, 1)
@@ -101,7 +103,7 @@ def all_appliances_are_shown_or_one_by_name(box):
         expect_in(f"{name}: pid {pid}, running", text, "the text")
     told = json.loads(top(box, first, "second", "--once", "--json", "--interval", "0.1").stdout)
     expect([one["pid"] for one in told["appliances"]], [second.pid], "the one that was named")
-    # One file that is none does not hide the others.
+    # A file without counters does not hide the others.
     box.write("runtime/alien.stats", "no counters at all")
     done = top(box, first, "--once", "--interval", "0.1", expect_code=1)
     expect(done.stdout.count(", running"), 2, "those that can be read")
@@ -143,7 +145,7 @@ def words_that_make_no_sense(box):
 
 @test()
 def what_the_control_socket_answers_is_shown_as_what_the_file_says(box):
-    """--socket: for an appliance whose files cannot be seen, as an image's."""
+    """--socket is for an appliance whose files are not visible, like that of an image."""
     configuration = box.configuration()
     configuration["control"] = {}
     appliance = box.appliance(configuration)
@@ -174,7 +176,7 @@ def what_the_control_socket_answers_is_shown_as_what_the_file_says(box):
 
 
 def shape_of(seen):
-    """The names of all that is in it, without what is different each time."""
+    """The names of all values in it, without the keys that differ each time."""
     if not isinstance(seen, dict):
         return None
     return {key: shape_of(value) for key, value in seen.items() if key not in ("path", "signs")}

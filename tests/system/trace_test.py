@@ -1,4 +1,4 @@
-"""`bedplate trace`: the last requests, and the slow station, which the test causes."""
+"""`bedplate trace`: the last requests, and the station that the test makes slow."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def hold(box, appliance, is_on):
 
 
 def step(request, station):
-    """How long it took from the station before."""
+    """The time from the previous station."""
     names = list(request["stations"])
     before = names[names.index(station) - 1]
     return request["stations"][station] - request["stations"][before]
@@ -51,18 +51,18 @@ def step(request, station):
 
 def expect_slow(request, station):
     expect_true(step(request, station) >= HELD_NS, f"not slow on the way to {station}: {request}")
-    # On a machine that stops for as long another one may be slower yet.
+    # If the machine stops for that long, another station may be even slower.
     expect(step(request, request["slowest"]),
            max(step(request, name) for name in list(request["stations"])[1:]), "the slowest")
 
 
 @test(layout=list(LAYOUTS))
 def requests_are_told_with_their_stations(box, layout):
-    """Requests of each kind are told in the order in which they ended."""
+    """Requests of each kind are printed in the order in which they ended."""
     appliance = start(box, layout)
     client = connect(box, appliance)
-    client.write(0, bytes(1 * MIB))  # it is granted a place
-    client.write(4096, b"x" * 4096)  # is read ahead no further than its header: so is it
+    client.write(0, bytes(1 * MIB))  # is granted a destination
+    client.write(4096, b"x" * 4096)  # only its header is read ahead, so it is granted one, too
     client.read(0, 8192)
     expect(client.error(raw_nbd.READ, 1 << 40, 4096), raw_nbd.EINVAL, "a read behind the end")
     expect(client.error(raw_nbd.FLUSH), 0, "a flush")
@@ -95,7 +95,7 @@ def a_slow_store_is_seen(box, layout, sockets):
                 client.request(request, 0, 4096 if request == raw_nbd.READ else 0)
                 wait_for(lambda: appliance.stats()["services"]["blockd"]["stores"]["disk"]
                          ["operations"] == 1, "the store works")
-                time.sleep(HELD_NS / 1e9)  # it is as slow as that at least
+                time.sleep(HELD_NS / 1e9)  # at least this slow
             expect(client.reply().error, 0, "the answer")
         wait_for(lambda: len(traced(box, appliance)) == 3, "all were sent")
         slow = [one for one in traced(box, appliance, "--slower-than", "290ms")
@@ -117,7 +117,7 @@ def a_volume_on_hold_is_seen(box, layout):
     hold(box, appliance, True)
     client.request(raw_nbd.READ, 0, 4096)
     wait_for(lambda: appliance.blockd("requests_read") == 2, "the request")
-    time.sleep(HELD_NS / 1e9)  # it is as slow as that at least
+    time.sleep(HELD_NS / 1e9)  # at least this slow
     hold(box, appliance, False)
     expect(client.reply().error, 0, "the answer")
     wait_for(lambda: len(traced(box, appliance)) == 2, "it was sent")
@@ -132,7 +132,7 @@ def a_volume_on_hold_is_seen(box, layout):
 
 @test(layout=list(LAYOUTS))
 def a_slow_client_is_seen(box, layout):
-    """One that does not take its answer is slow on the way from answered to sent."""
+    """A read whose client does not take the answer is slow between answered and sent."""
     appliance = start(box, layout)
     client = connect(box, appliance)
     client.request(raw_nbd.READ, 0, 16 * MIB)
@@ -145,7 +145,7 @@ def a_slow_client_is_seen(box, layout):
 
 @test()
 def a_slow_upload_is_seen(box):
-    """A payload that comes late is slow on the way from granted to queued."""
+    """A write whose payload comes late is slow between granted and queued."""
     appliance = start(box)
     client = connect(box, appliance)
     header = raw_nbd.request_bytes(raw_nbd.WRITE, 0, 1 * MIB, b"", cookie=1)
@@ -160,7 +160,7 @@ def a_slow_upload_is_seen(box):
 
 @test(sockets=BACKENDS)
 def a_slow_client_of_kvd_is_seen(box, sockets):
-    """One that does not take what it got; what it asked for at once is one record."""
+    """A client of kvd does not read its answers. The requests of one send are one record."""
     appliance = kvd_test.start(box, sockets)
     client = kvd_test.Client(box, appliance, "unix", receive_buffer_bytes=4096)
     expect(client.store(b"long", bytes(1 * MIB)), b"STORED\r\n", "a set")
@@ -181,7 +181,7 @@ def a_slow_client_of_kvd_is_seen(box, sockets):
 
 @test()
 def a_packet_that_waits_for_another_is_seen(box):
-    """Two that come behind a gap are slow on the way from arrived to ordered; what fills the gap
+    """Two packets behind a gap are slow between arrived and ordered. The packet that fills the gap
     is not."""
     out = box.closing.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
     out.bind(("127.0.0.1", 0))
@@ -211,7 +211,7 @@ def a_packet_that_waits_for_another_is_seen(box):
 
 @test()
 def only_what_is_asked_for_is_told(box):
-    """Requests of one service, and those that took longer than that."""
+    """Filters select the requests of one service, and those slower than a given time."""
     configuration = box.configuration()
     configuration["kvd"] = {"listen": [f"unix:{box.path('kvd.sock')}"], "cache_bytes": "16 MiB"}
     appliance = box.appliance(configuration)
@@ -224,21 +224,22 @@ def only_what_is_asked_for_is_told(box):
     for service, kind in (("blockd", "read"), ("kvd", "get")):
         seen = traced(box, appliance, "--service", service)
         expect([(one["service"], one["kind"]) for one in seen], [(service, kind)], service)
-    # More than a record can say.
+    # More than a record can hold.
     expect(traced(box, appliance, "--slower-than", "300s"), [], "those slower than five minutes")
     expect(len(traced(box, appliance, "--slower-than", "0s")), 2, "those that took any time")
 
 
 @test(layout=list(LAYOUTS))
 def a_client_that_goes_leaves_what_was_answered(box, layout):
-    """Requests behind an answer that the client does not take are told as far as they came."""
+    """Requests behind an answer that the client does not read are printed with the stations that
+    they reached."""
     appliance = start(box, layout)
     client = connect(box, appliance, receive_buffer_bytes=16 * KIB)
     client.request(raw_nbd.READ, 0, 16 * MIB)
     wait_for(lambda: appliance.blockd("read_ns")["count"] == 1, "the first answer")
     client.request(raw_nbd.READ, 0, 512)
     wait_for(lambda: appliance.blockd("requests_read") == 2, "the second request")
-    connect(box, appliance).read(0, 1024)  # goes the same way, behind it
+    connect(box, appliance).read(0, 1024)  # takes the same path, after it
     client.close()
     wait_for(lambda: len(traced(box, appliance)) == 3, "all three")
     usual = [name for name in STATIONS if name != "granted"]
@@ -269,7 +270,7 @@ def it_follows_until_the_appliance_ends(box):
 
 @test()
 def a_crash_leaves_them(box):
-    """The last requests are in the file that is left, and in any copy of it."""
+    """The last requests are in the file that a crash leaves, and in any copy of it."""
     appliance = start(box)
     connect(box, appliance).read(0, 512)
     wait_for(lambda: len(traced(box, appliance)) == 1, "it was sent")
@@ -308,7 +309,7 @@ def what_makes_no_sense_is_refused(box):
 
 
 def probes_of(box, program):
-    """{name: its numbers of arguments}, of the provider bedplate."""
+    """{name: its numbers of arguments} of the probes of the provider bedplate."""
     need_tools("readelf")
     notes = box.run("readelf", "--wide", "--notes", program,
                     env={**os.environ, "LC_ALL": "C"}).stdout

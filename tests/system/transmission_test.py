@@ -1,4 +1,4 @@
-"""Requests and replies, legal and not, and that data survive all of them.
+"""Legal and illegal requests, and their replies. The data survive all of them.
 
 Every refusal leaves the connection usable: its next request is answered, with verified data.
 """
@@ -13,7 +13,7 @@ SIZE = 64 * MIB  # of the volume
 LARGEST = 32 * MIB  # of a read or write
 TOP = (1 << 64) - 1
 BEYOND_ERRORS = {nbd.READ: EINVAL, nbd.WRITE: ENOSPC, nbd.TRIM: EINVAL, nbd.WRITE_ZEROES: ENOSPC}
-# Flags that are right, for each command; FUA is so for all (specification, "Command flags").
+# The legal flags of each command. FUA is legal for all (specification, "Command flags").
 LEGAL_FLAGS = {
     nbd.READ: nbd.FLAG_FUA | nbd.FLAG_DF, nbd.WRITE: nbd.FLAG_FUA, nbd.FLUSH: nbd.FLAG_FUA,
     nbd.TRIM: nbd.FLAG_FUA,
@@ -23,7 +23,7 @@ UNKNOWN_COMMANDS = [nbd.CACHE, nbd.BLOCK_STATUS, 8, 9, 255, 256, 32768, 65535]
 
 
 def beyond(size):
-    """Past the end of `size` bytes, and offsets whose sum with the length wraps around."""
+    """Ranges past the end of `size` bytes, and ranges whose end wraps around."""
     return {
         "last_byte_and_one": (size - 1, 2), "at_end": (size, 1), "page_at_end": (size, 4096),
         "far": (size * 1000, 4096), "negative": (1 << 63, 512), "top": (TOP, 1),
@@ -39,7 +39,8 @@ def payload_of(command, length):
 
 @test(structured=[False, True], size=[SIZE, 33 * MIB + 4 * KIB])
 def past_the_end(box, structured, size):
-    """Also of a volume that ends within a page, with another one behind it in the pool."""
+    """Also tested with a volume that ends within a page, with another volume behind it in the
+    pool."""
     configuration = box.configuration()
     configuration["blockd"]["volume"] = [{"name": "ram0", "bytes": size},
                                          {"name": "behind", "bytes": MIB}]
@@ -72,7 +73,7 @@ def unknown_commands(box, structured):
 
 @test(structured=[False, True])
 def unknown_flags(box, structured):
-    """Each bit that a command does not know, and all of them at once."""
+    """Each flag that a command does not know is refused, and so are all of them at once."""
     client = connect(box, box.appliance(), structured=structured)
     client.write(0, pattern("flags", 4096))
     for command, legal in LEGAL_FLAGS.items():
@@ -116,7 +117,8 @@ def read_only_volume(box, structured):
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
 def largest_requests(box, layout, sockets):
-    """32 MiB is served, one byte more is refused and its payload dropped, beyond 64 MiB it ends."""
+    """A request of 32 MiB is served. One byte more is refused, and its payload dropped. A write
+    beyond 64 MiB ends the connection."""
     appliance = box.appliance(box.configuration(layout, sockets))
     client = connect(box, appliance)
     data = pattern("largest", LARGEST)
@@ -138,7 +140,7 @@ def largest_requests(box, layout, sockets):
 
 @test()
 def refused_payload_is_drained(box):
-    """A refused write's payload is no request, even if it looks like one."""
+    """The payload of a refused write is not taken for a request, even if it looks like one."""
     client = connect(box, box.appliance())
     trap = nbd.request_bytes(nbd.WRITE_ZEROES, 0, 4096, cookie=666)
     client.write(0, pattern("drained", 4096))
@@ -161,7 +163,7 @@ def wrong_magic_disconnects(box):
 
 @test(way=["tcp", "unix"])
 def disconnect_after_pending_replies(box, way):
-    """DISC and a half-close alike: what was asked before is still answered, then the end comes."""
+    """After DISC or a half-close, earlier requests are still answered; then the connection ends."""
     appliance = box.appliance()
     for ending in (nbd.request_bytes(nbd.DISC), None):
         client = connect(box, appliance, way)
@@ -181,7 +183,8 @@ def disconnect_after_pending_replies(box, way):
 
 @test(layout=LAYOUTS, sockets=BACKENDS, structured=[False, True])
 def many_requests_in_one_piece(box, layout, sockets, structured):
-    """More requests than may be in flight, mixed, in one send; each reply once and right."""
+    """More requests than may be in flight, mixed, in one send: each reply comes once and is
+    right."""
     configuration = box.configuration(layout, sockets, requests_per_connection=8)
     client = connect(box, box.appliance(configuration), structured=structured)
     count, block = 500, 8 * KIB
@@ -216,7 +219,7 @@ def expect_replies(client, wanted):
 
 @test()
 def structured_reads(box):
-    """Any chunks may make up a read; with DF it is one."""
+    """A read may be answered in any chunks; with DF, in one."""
     client = connect(box, box.appliance(), structured=True)
     data = pattern("chunks", MIB)
     client.write(512, data)
@@ -232,7 +235,8 @@ def structured_reads(box):
 
 @test(layout=LAYOUTS)
 def multiple_connections_agree(box, layout):
-    """CAN_MULTI_CONN: what one wrote and flushed, all read; over TCP and Unix at once."""
+    """CAN_MULTI_CONN: all clients read data that one wrote and flushed, over TCP and Unix at
+    once."""
     appliance = box.appliance(box.configuration(layout))
     clients = [connect(box, appliance, way) for way in ("tcp", "unix", "tcp", "unix")]
     dice = box.dice()
@@ -256,7 +260,8 @@ def multiple_connections_agree(box, layout):
 
 @test(layout=LAYOUTS, sockets=BACKENDS, ending=["close", "reset", "half_close"])
 def vanishes_in_a_payload(box, layout, sockets, ending):
-    """Only the bytes of that one write are undefined; what did not arrive changes nothing."""
+    """A client that vanishes in a payload changes only the bytes of that write that have
+    arrived."""
     appliance = box.appliance(box.configuration(layout, sockets))
     client = connect(box, appliance)
     connections = appliance.blockd("connections_open")
@@ -283,7 +288,7 @@ def vanishes_in_a_payload(box, layout, sockets, ending):
 
 
 def leave(client, ending):
-    """Goes without a word: by FIN, by RST, or by FIN of one direction."""
+    """Ends the connection without DISC: by FIN, by RST, or by FIN of one direction."""
     if ending == "reset":
         client.socket.setsockopt(nbd.socket.SOL_SOCKET, nbd.socket.SO_LINGER,
                                  struct.pack("ii", 1, 0))
@@ -309,7 +314,8 @@ def vanishes_in_a_header(box):
 
 @test()
 def garbage(box):
-    """Random bytes in place of requests, some with the right magic: no crash, others are served."""
+    """Random bytes in place of requests, some with the right magic, cause no crash, and others are
+    served."""
     appliance = box.appliance()
     dice = box.dice()
     bystander = connect(box, appliance)

@@ -1,4 +1,4 @@
-"""tsrelay between tools that we did not write: multicat, GStreamer, FFmpeg, VLC.
+"""tsrelay between third-party tools: multicat, GStreamer, FFmpeg, VLC.
 
 TSRELAY_SECONDS and TSRELAY_MIB extend the long tests (make check-long).
 """
@@ -29,7 +29,7 @@ def memory_of(relay):
 
 @test(sockets=BACKENDS, size_mib=[int(os.environ.get("TSRELAY_MIB", "8"))])
 def multicat_to_multicat(box, sockets, size_mib):
-    """A stream by multicat through the relay to multicat, and into a recording."""
+    """multicat sends a stream through the relay to multicat, and into a recording."""
     need_tools("multicat", "ingests")
     with roomy_sockets():
         rate = 16_000_000  # multicat's own socket holds 1 MiB: here, a third of a second
@@ -61,7 +61,7 @@ def multicat_to_multicat(box, sockets, size_mib):
 
 @test(streams=[24])
 def many_streams(box, streams):
-    """Streams of 20 Mbit/s each, by multicat, to receivers that compare."""
+    """multicat sends streams of 20 Mbit/s each to receivers that compare them."""
     need_tools("multicat", "ingests")
     seconds = int(os.environ.get("TSRELAY_SECONDS", "3"))
     with roomy_sockets():
@@ -97,7 +97,8 @@ def many_streams(box, streams):
 
 @test()
 def rtp_is_added_for_gstreamer(box):
-    """To multicat's stream without it; GStreamer's jitter buffer goes by its numbers and times."""
+    """The relay adds RTP to multicat's stream, which has none. GStreamer's jitter buffer uses the
+    numbers and times of RTP."""
     need_tools("multicat", "ingests", "gst-launch-1.0")
     with roomy_sockets():
         content = generate(box, 2)
@@ -122,7 +123,8 @@ def rtp_is_added_for_gstreamer(box):
                               read_text(box.path("gst.log")))
 
         count = len(content) // PAYLOAD_BYTES
-        # Another thread of its own prints them, and what it has not printed ends with it.
+        # A separate thread of GStreamer prints the times. At its end, times that it has not printed
+        # are lost.
         wait_for(lambda: len(seen()) >= count, "a time of each packet")
         finish(process)
         expect_same(box, "out.ts", content)
@@ -171,7 +173,8 @@ def ffmpeg_reads_it_without_an_error(box):
         expect(reading.wait(60), 0, "ffmpeg's exit code")
         expect(read_text(box.path("ffmpeg.txt")), "", "what ffmpeg has to say")
         finish(sending)
-        # Not those of PAT and PMT: they count how late one came, which is the machine's doing.
+        # Errors of PAT and PMT are left out: they count late tables, which a busy machine may
+        # cause.
         for counter in ("lost", "ts_continuity_errors", "ts_sync_losses"):
             expect(relay.stream(counter), 0, counter)
         expect_true(relay.stream("pcr_interval_max_ns") < 40_000_000, "PCRs come often enough")
@@ -200,7 +203,7 @@ def ffprobe_and_vlc_read_it_without_an_error(box):
         wait_for(lambda: is_bound(ports + 2) and is_bound(ports + 4), "both to receive")
         sending = box.spawn([TSGEN, "--to", f"127.0.0.1:{ports}", "--rtp"], "tsgen.log")
         expect(probing.wait(seconds + 60), 0, "ffprobe's exit code")
-        # It tells of the stream, and of it as one of a program; and nothing else.
+        # ffprobe prints the stream alone, and as a part of a program, and nothing else.
         said = {line.rstrip(",") for line in read_text(box.path("ffprobe.txt")).split("\n") if line}
         expect(len(said), 1, f"what ffprobe has to say: {said}")
         seen = re.fullmatch(r"video,(\d+),?", min(said))
@@ -223,22 +226,22 @@ def ffprobe_and_vlc_read_it_without_an_error(box):
 
 
 SIZE_MIB = int(os.environ.get("TSRELAY_MIB", "4"))
-# GStreamer makes RTP of a file, and writes to a file instead of the network: so only the intended
-# packets are lost, and it is known which.
+# GStreamer makes RTP of a file, and writes it to a file instead of the network: so only the
+# intended packets are lost, and the test knows which.
 GST_SOURCE = (f"filesrc location=in.ts blocksize={PAYLOAD_BYTES} ! "
               "video/mpegts,systemstream=true,packetsize=188 ! rtpmp2tpay ssrc=0 mtu=1328")
 GST_SINK = "rtpstreampay ! filesink async=false location="
 
 
 def generate_size(box, size_mib):
-    """The payloads of a file of so many MiB."""
+    """Generates a file of `size_mib` MiB. Returns its payloads."""
     bits = size_mib * MIB * 8
     return FilePayloads(generate_file(box, max(1, bits // 80_000_000), min(80_000_000, bits)))
 
 
 def numbered(packets):
-    """Yields each packet with its number in the stream: RTP has 16 bits of it, and no loss here is
-    so long."""
+    """Yields each packet with its number in the stream. RTP has only 16 bits of the number, but no
+    loss here is that long."""
     last = None
     for packet in packets:
         number = struct.unpack(">H", packet[2:4])[0]
@@ -248,7 +251,8 @@ def numbered(packets):
 
 @test(size_mib=[SIZE_MIB])
 def two_legs_that_lose_by_netsim(box, size_mib):
-    """GStreamer's netsim loses 2 % of each leg; merged, all is there that either has brought."""
+    """GStreamer's netsim loses 2 % of each leg. The merged stream has all packets that either leg
+    has brought."""
     need_tools("gst-launch-1.0")
     with roomy_sockets():
         payloads = generate_size(box, size_mib)
@@ -275,17 +279,17 @@ def two_legs_that_lose_by_netsim(box, size_mib):
                 if number not in lost[leg]:
                     out[leg].sendto(packets[0][number], ("127.0.0.1", ports + 2 * leg))
             sent += number not in both
-            if i % 16 == 15:  # a gap holds what is behind it, until the window has passed
+            if i % 16 == 15:  # a gap holds later packets until the window has passed
                 receiver.wait_for(sent - 60)
         relay_has = lambda: sum(relay.leg("packets", leg) for leg in range(2))
         wait_for(lambda: relay_has() == sum(map(len, packets[1:])), "all to have come")
-        relay.stop()  # hands on what still waits
+        relay.stop()  # sends the packets that still wait
         receiver.wait_for(len(receiver.payloads))
 
 
 @test(size_mib=[SIZE_MIB])
 def fec_of_gstreamer(box, size_mib):
-    """GStreamer makes FEC; one packet of each other matrix is lost on its way to the relay."""
+    """GStreamer makes FEC. One packet of every second matrix is lost on its way to the relay."""
     need_tools("gst-launch-1.0")
     columns = rows = 5
     with roomy_sockets():
@@ -299,7 +303,7 @@ def fec_of_gstreamer(box, size_mib):
             f"enc.fec_0 ! queue ! {GST_SINK}fec_0 "
             f"enc.fec_1 ! queue ! {GST_SINK}fec_1").split(), timeout=BOUND_SECONDS + size_mib)
         out = sender(box)
-        # For each FEC packet, the place in the stream of the first packet that it protects.
+        # For each FEC packet, the position in the stream of the first packet that it protects.
         fec = []
         for beside, name in ((2, "fec_0"), (4, "fec_1")):
             last = 0
@@ -319,7 +323,7 @@ def fec_of_gstreamer(box, size_mib):
                 out.sendto(sums, ("127.0.0.1", ports + beside))
             if i == 99:
                 relay.wait_for_stream("fec_packets", 1)  # from now on packets are held for FEC
-            if i % 32 == 31:  # a gap holds what is behind it, until its FEC has come
+            if i % 32 == 31:  # a gap holds later packets until its FEC has come
                 receiver.wait_for(i - 110)
         expect(count, len(payloads), "packets that GStreamer made")
         relay.wait_for_stream("fec_recovered", len(lost))
@@ -331,7 +335,7 @@ def fec_of_gstreamer(box, size_mib):
 
 @test()
 def fec_for_gstreamer(box):
-    """The relay makes FEC, and GStreamer brings back what is lost behind it."""
+    """The relay makes FEC, and GStreamer recovers packets that are lost after the relay."""
     need_tools("gst-launch-1.0")
     with roomy_sockets():
         content = generate(box, 2)
@@ -369,5 +373,5 @@ def fec_for_gstreamer(box):
         finish(process)
         with open(box.path("out.ts"), "rb") as file:
             seen = payloads_of(file.read())
-        # It hands on what it brings back when it has it.
+        # GStreamer sends a recovered packet when it has it, so the order may differ.
         expect_true(sorted(seen) == sorted(payloads_of(content)), "all of it is there")

@@ -13,11 +13,12 @@ PAYLOAD = bytes([0x47]) + bytes(TS_BYTES - 1)
 
 
 class Wire:
-    """A relay behind a cable, with what is sent to it and what it sends."""
+    """A relay behind a cable, with its sender and its receiver."""
 
     def __init__(self, box, is_named=True):
         self.box, self.host = box, OtherHost(box)
-        # More memberships than one would say that those of interfaces that are gone were kept.
+        # The limit of one membership reveals memberships of deleted interfaces that were not
+        # dropped.
         self.inside("sysctl", "-q", "-w", "net.ipv4.igmp_max_memberships=1")
         self.route()
         self.port, number = free_ports(4), random.randrange(1, 255)
@@ -38,7 +39,7 @@ class Wire:
         self.inside("ip", "route", "add", "239.0.0.0/8", "dev", self.host.far)
 
     def expect_all(self, what):
-        """Packets come by either leg, and leave by the output."""
+        """Checks that packets arrive by both legs, and leave by the output."""
         out = sender(self.box)
         out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF,
                        socket.inet_aton(self.host.near_address))
@@ -64,8 +65,9 @@ class Wire:
 
 @test(by=["name", "routes"])
 def interfaces_come_back(box, by):
-    """An interface that was deleted and made again has its name, and another number: the group is
-    joined by it, whether the leg names it or the routes do, and multicast is sent over it."""
+    """An interface that is deleted and created again has the same name and another number. The
+    relay joins the group on it, whether the leg or the routes name it, and sends multicast over
+    it."""
     wire = Wire(box, is_named=by == "name")
     wire.expect_all("at first")
     for time in range(2):
@@ -83,7 +85,8 @@ def interfaces_come_back(box, by):
 
 @test()
 def addresses_and_links_come_back(box):
-    """A link that goes down and up, an address that goes and comes, a route that does."""
+    """A link goes down and up; an address, and then a route, is removed and added. The relay
+    recovers."""
     wire = Wire(box)
     ip = ("ip", "link", "set", wire.host.far)
     address = f"{wire.host.far_address}/30"
@@ -106,7 +109,7 @@ def addresses_and_links_come_back(box):
 
 @test()
 def what_a_silent_leg_drops_is_said(box):
-    """Not that nothing comes: the cause, with its cure, in the log and among what needs a look."""
+    """The log and the alerts have the cause and the cure, and not only that nothing arrives."""
     receiver = Receiver(box)
     port = free_ports(2)
     relay = start(box, [{"address": f"127.0.0.1:{port}"}], [output(receiver)],
@@ -114,7 +117,7 @@ def what_a_silent_leg_drops_is_said(box):
     out = sender(box)
 
     def is_said():
-        out.sendto(bytes([0x47]) * 1472, ("127.0.0.1", port))  # as ffmpeg does unasked
+        out.sendto(bytes([0x47]) * 1472, ("127.0.0.1", port))  # ffmpeg's default size
         signs = [sign for sign in relay.stats()["signs"] if sign["of"] == "tsrelay legs news/0"]
         return "pkt_size=1316" in relay.log_text() and len(signs) >= 2 and signs
 
@@ -128,8 +131,8 @@ def what_a_silent_leg_drops_is_said(box):
 
 @test()
 def broadcast_is_asked_for(box):
-    """An output to a broadcast address is sent to where the configuration says so, and refused by
-    `check` and `run` where it does not."""
+    """An output to a broadcast address is used if the configuration allows it. Otherwise `check`
+    and `run` refuse it."""
     port = free_ports(2)
     receiver = Receiver(box, address="")
     leg, out = [{"address": f"127.0.0.1:{port}"}], {"to": f"127.255.255.255:{receiver.port}"}

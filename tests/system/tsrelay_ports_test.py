@@ -1,4 +1,4 @@
-"""tsrelay over DPDK ports (af_packet), each cabled to a host of its own."""
+"""tsrelay over DPDK ports (af_packet), each connected by a cable to its own host."""
 
 import os
 import select
@@ -26,7 +26,8 @@ class Cable(OtherHost):
 
 @test()
 def a_link_that_goes_down_beside_another_port(box):
-    """For five seconds: the other port loses nothing, and the first goes on when it is back."""
+    """The link is down for five seconds. The other port loses nothing, and the first port continues
+    when its link is back."""
     stays, goes = Cable(box, "stays"), Cable(box, "goes")
     receiver, behind = (Receiver(box, address=each.far_address, host=each) for each in (stays, goes))
     port = free_ports(2)
@@ -49,7 +50,7 @@ def a_link_that_goes_down_beside_another_port(box):
     def counted(which, name):
         return relay.stats()["services"]["port"]["port"][which][name]
 
-    send(1, receiver, behind)  # they know each other from here on
+    send(1, receiver, behind)  # from here on both know each other's address
     send(32, receiver, behind)
     goes.vanish(box)
     wait_for(lambda: counted("goes", "state") == "down", "the link to be down in stats")
@@ -76,7 +77,8 @@ def a_link_that_goes_down_beside_another_port(box):
 
 @test(network=["kernel", "port"], size_mib=[int(os.environ.get("TSRELAY_MIB", "2"))])
 def a_hundred_outputs_have_all_of_it(box, network, size_mib):
-    """Over a cable, whose near end is the kernel's or a port: bit by bit, with nothing lost."""
+    """The outputs receive everything, bit by bit, over a cable whose near end is the kernel's or a
+    port."""
     with roomy_sockets():
         cable = Cable(box, "wire") if network == "port" else OtherHost(box)
         where = {"network": "wire"} if network == "port" else {}
@@ -85,8 +87,8 @@ def a_hundred_outputs_have_all_of_it(box, network, size_mib):
         payloads = FilePayloads(generate_file(box, max(1, bits // RATE), min(RATE, bits)))
         # A port gives its frames in bursts to the kernel, which queues a thousand for a processor.
         in_flight = 4 if network == "port" else IN_FLIGHT
-        # All of the first packet waits for the station's address, a hundred times: by the port. The
-        # kernel has no room for so many.
+        # The first packet of all hundred outputs waits for the host's address. A port holds all of
+        # these packets; the kernel cannot hold so many.
         receivers = [Comparing(box, payloads, may_lack=int(network == "kernel"),
                                address=cable.far_address, host=cable) for _ in range(100)]
         port = free_ports(2)

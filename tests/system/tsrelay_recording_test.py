@@ -46,7 +46,7 @@ def relay_toml(box, *recordings, name="recorder", tables=None):
 
 @test(sockets=BACKENDS)
 def files_are_written_in_turn(box, sockets):
-    """By size; together they are the last that came, in the order of their names."""
+    """Files rotate by size. Together, in the order of their names, they have the last packets."""
     receiver = Receiver(box)
     content = generate(box, 2)
     port = free_ports(2)
@@ -66,7 +66,7 @@ def files_are_written_in_turn(box, sockets):
 
 @test(sockets=BACKENDS)
 def no_file_is_longer_than_it_may_be(box, sockets):
-    """However fast packets come: each is in a file, or is counted as dropped."""
+    """However fast packets come, each is in a file, or is counted as dropped."""
     receiver = Receiver(box)
     payloads = payloads_of(generate(box, 2))
     port = free_ports(2)
@@ -85,7 +85,7 @@ def no_file_is_longer_than_it_may_be(box, sockets):
 
 @test(files=[1, 4])
 def a_start_takes_nothing_away(box, files):
-    """A crash, and a loop of starts: what was recorded goes on."""
+    """After a crash, and in a loop of starts, the recording continues, and nothing is removed."""
     receiver = Receiver(box)
     payloads = payloads_of(generate(box, 1))[:300]
     port = free_ports(2)
@@ -137,7 +137,8 @@ def a_file_that_is_moved_away_is_left_alone(box):
 
 @test(command=["check", "run"])
 def what_is_no_recording_is_not_emptied(box, command):
-    """Another's file, a volume's of this appliance, or one file for two recordings."""
+    """A file of other content, a file of a volume of this appliance, and one file for two
+    recordings are refused."""
     disk = box.write("disk", "x" * (1 << 20))
     volume = {"name": "a", "file": disk, "buffer_bytes": "33 MiB"}
     blockd = {"blockd": {"listen": [f"unix:{box.path('nbd.sock')}"], "volume": [volume]}}
@@ -160,7 +161,7 @@ def what_is_no_recording_is_not_emptied(box, command):
 
 @test()
 def a_file_that_another_appliance_has_locked_is_not_touched(box):
-    """It is told which process has it, by `check`, too."""
+    """`run` and `check` name the process that has locked the file."""
     first = box.write("first.toml", relay_toml(box, {"path": box.path("r")}, name="first"))
     second = box.write("second.toml", relay_toml(box, {"path": box.path("r")}, name="second"))
     process = box.spawn([BEDPLATE, "run", first], "first.log")

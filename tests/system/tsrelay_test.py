@@ -19,7 +19,7 @@ from relay_rig import (PAYLOAD_BYTES, TS_BYTES, TSREADER, Receiver, expect_same,
 
 @test(sockets=BACKENDS)
 def a_hundred_outputs(box, sockets):
-    """Each gets the same, in order, and two have no RTP."""
+    """Each output gets the same packets, in order; two outputs have no RTP."""
     receivers = [Receiver(box) for _ in range(100)]
     content = generate(box, 1)
     packets = [rtp(i, payload) for i, payload in enumerate(payloads_of(content))]
@@ -38,7 +38,8 @@ def a_hundred_outputs(box, sockets):
 
 @test()
 def outputs_are_muted(box):
-    """One, and all of a stream: they get nothing of what comes meanwhile, also later."""
+    """One output is muted, and then all outputs of the stream. They never get packets that arrive
+    in the meantime."""
     receivers = [Receiver(box) for _ in range(2)]
     port = free_ports(2)
     packets = [rtp(i, payload) for i, payload in enumerate(payloads_of(generate(box, 1))[:400])]
@@ -58,7 +59,7 @@ def outputs_are_muted(box):
                 out.sendto(packet, ("127.0.0.1", port))
             relay.wait_for_stream("packets", first + 50)
             wait_for(lambda: relay.stream("held") == 0, "all to be sent")
-            for receiver in receivers:  # so that their queues hold what comes
+            for receiver in receivers:  # so that their queues do not overflow
                 receiver.drain()
 
     expect(ctl("tsrelay.streams"),
@@ -99,7 +100,7 @@ def two_legs_that_lose(box, sockets):
     ports = free_ports(4)
     relay = start(box, [{"address": f"127.0.0.1:{ports}"}, {"address": f"127.0.0.1:{ports + 2}"}],
                   [output(receiver)], sockets, window_packets=32)
-    # The last ones are not lost, so that nothing is waited for in the end.
+    # The last packets are not lost, so that nothing waits for them in the end.
     lost = [{i for i in range(1, len(payloads) - 100) if dice.random() < 0.02} for _ in range(2)]
     both = lost[0] & lost[1] | {len(payloads) // 2}
     out = [sender(box), sender(box)]
@@ -107,7 +108,7 @@ def two_legs_that_lose(box, sockets):
         for leg in range(2):
             if i not in lost[leg] and i not in both:
                 out[leg].sendto(rtp(65000 + i, payload), ("127.0.0.1", ports + 2 * leg))
-        if i % 16 == 15:  # a gap holds what is behind it, until the window has passed
+        if i % 16 == 15:  # a gap holds later packets until the window has passed
             receiver.wait_for(i - 40 - len(both))
     wanted = [payload for i, payload in enumerate(payloads) if i not in both]
     receiver.wait_for(len(wanted))
@@ -125,7 +126,7 @@ def two_legs_that_lose(box, sockets):
 
 @test(sockets=BACKENDS)
 def an_output_that_refuses(box, sockets):
-    """Nobody receives at two of five ports: the others get all of it."""
+    """No process receives at two of five ports. The other outputs get everything."""
     receivers = [Receiver(box) for _ in range(3)]
     nobody = free_ports(4)
     content = generate(box, 2)
@@ -146,11 +147,11 @@ def an_output_that_refuses(box, sockets):
 
 @test(sockets=BACKENDS)
 def outputs_that_stall(box, sockets):
-    """Over a cable, to an address that nobody answers for (its packets wait in the kernel for ARP)
-    and to a receiver: that gets all of it."""
+    """One output goes over a cable to an address without a host, so its packets wait for ARP in the
+    kernel. Another output over the same cable gets everything."""
     host = OtherHost(box)
     receiver = Receiver(box, address=host.far_address, host=host)
-    # A network on the same cable (RFC 5737), in which there is nobody else.
+    # A network on the same cable (RFC 5737) without other hosts.
     box.run("ip", "address", "add", "192.0.2.1/24", "dev", host.near)
     nobody = "192.0.2.77"
     content = generate(box, 4)
@@ -169,7 +170,8 @@ def outputs_that_stall(box, sockets):
 
 @test(sockets=BACKENDS)
 def a_link_that_goes_down(box, sockets):
-    """And comes back: the output behind it goes on, and the others never notice."""
+    """A link goes down and comes back. The output behind it continues, and the others are not
+    affected."""
     host = OtherHost(box)
     behind, receiver = Receiver(box, address=host.far_address, host=host), Receiver(box)
     payloads = payloads_of(generate(box, 2))
@@ -198,7 +200,8 @@ def a_link_that_goes_down(box, sockets):
 
 @test(sockets=BACKENDS)
 def longer_than_the_link(box, sockets):
-    """Datagrams that are sent as fragments: they cannot be joined, and none is lost by that."""
+    """Datagrams longer than the link's MTU are sent as fragments. The relay cannot join several
+    into one send, and none is lost."""
     host = OtherHost(box)
     receiver = Receiver(box, address=host.far_address, host=host)
     content = generate(box, 2)
@@ -214,8 +217,8 @@ def longer_than_the_link(box, sockets):
 
 @test(sockets=BACKENDS)
 def readers(box, sockets):
-    """Two processes get the stream as loans; one that keeps them all is killed, and nobody else
-    notices."""
+    """Two processes get the stream as loans. One that holds all of its loans is killed, and the
+    others are not affected."""
     receiver = Receiver(box)
     content = generate(box, 2)
     port = free_ports(2)
@@ -265,7 +268,7 @@ def numbers_restart_and_senders_change(box, sockets):
         number = i if i < third else i + 30_000
         one.sendto(rtp(number, payload), to)
         other.sendto(rtp(number + 777, payload, ssrc=8), to)  # a second sender
-        other.sendto(rtp(number, payload), to)                # one that says it is the first
+        other.sendto(rtp(number, payload), to)                # one with the first sender's SSRC
         wanted.append(payload)
         receiver.wait_for(len(wanted) - 1)
     receiver.wait_for(len(wanted))
@@ -278,7 +281,7 @@ def numbers_restart_and_senders_change(box, sockets):
 
 @test(sockets=BACKENDS)
 def malformed_packets(box, sockets):
-    """Each is dropped for its cause, with its number, and what makes sense goes on."""
+    """Each malformed packet is dropped and counted by its cause. Good packets are relayed."""
     dice = box.dice()
     receiver = Receiver(box)
     payloads = payloads_of(generate(box, 1))
@@ -312,7 +315,7 @@ def malformed_packets(box, sockets):
 
 @test()
 def multicast_by_two_interfaces(box):
-    """One group, by two legs that differ in their interface, from one source alone."""
+    """Two legs receive one group by different interfaces, the second leg from one source only."""
     host = OtherHost(box)
     receiver = Receiver(box)
     port, group = free_ports(2), f"239.255.{random.randrange(256)}.{random.randrange(1, 255)}"
@@ -340,7 +343,7 @@ def multicast_by_two_interfaces(box):
 
 @test()
 def a_join_that_gets_no_stream(box):
-    """Is told of that leg, counted and logged; so is the stream that comes at last."""
+    """A silent leg is named, counted and logged. A stream that comes later is logged, too."""
     receiver = Receiver(box)
     port, group = free_ports(2), f"239.255.{random.randrange(256)}.{random.randrange(1, 255)}"
     relay = start(box, [{"address": f"{group}:{port}", "interface": "lo"},
@@ -362,14 +365,14 @@ def a_join_that_gets_no_stream(box):
     expect_true(relay.leg("is_silent", 1), "nothing comes by the other leg")
     again = f"tsrelay: news: packets come to {group}:{port} again"
     wait_for(lambda: is_heard() and again in relay.log_text(), "what the log says then")
-    # It may be the third: this program may have had no core for that long.
+    # It may be the third silence: this program may have had no core for that long.
     wait_for(lambda: relay.leg("silences", 0) >= 2, "the second silence to be counted")
     relay.stop()
 
 
 @test()
 def what_makes_no_sense_is_refused(box):
-    """Each with its stream, its key and a cure, before anything is taken."""
+    """Each is refused before anything is taken, with its stream, its key and a cure."""
     base = {"appliance": {"name": "test"}, "pool": {"bytes": "128 MiB", "pages": "4 KiB"},
             "shard": [{"name": "main", "cpu": 0}]}
     leg, out = [{"address": "127.0.0.1:5004"}], [{"to": "127.0.0.1:6004"}]

@@ -40,7 +40,8 @@ def may_lift_the_limit():
 
 
 def for_nobody(box, configuration):
-    """Its sockets and runtime directory lie where `nobody` may remove them."""
+    """Sets the user `nobody`. The sockets and the runtime directory lie where `nobody` may remove
+    them."""
     os.chown(box.directory, NOBODY.pw_uid, NOBODY.pw_gid)
     configuration["appliance"]["user"] = "nobody"
     return configuration
@@ -48,8 +49,8 @@ def for_nobody(box, configuration):
 
 @test(sockets=BACKENDS)
 def every_thread_gives_up_root(box, sockets):
-    """Serves as the user, with no capability but what the limit of
-    locked memory asks for, and leaves nothing behind at the end."""
+    """The appliance serves as the user, with no capability except the one that the limit of locked
+    memory requires. It leaves nothing behind at the end."""
     need_root()
     configuration = for_nobody(box, with_group(box))
     configuration["event_loop"] = {"sockets": sockets}
@@ -99,7 +100,7 @@ def only_root_can_become_another(box):
 
 @test()
 def directory_that_the_user_could_not_clean_is_refused(box):
-    """Root's own directory: the socket and the counters would stay for ever."""
+    """Root's own directory is refused: the socket and the counters would stay there."""
     need_root()
     configuration = box.configuration()
     configuration["appliance"]["user"] = "nobody"
@@ -110,8 +111,8 @@ def directory_that_the_user_could_not_clean_is_refused(box):
 
 @test()
 def processes_join_one_that_gave_up_root(box):
-    """It hands out what root has taken. Processes of its user are no outsiders: what they write
-    lies on hugepages, as if that user had started it."""
+    """Processes get memory that root has taken. Processes of the appliance's user are no outsiders:
+    the memory that they write lies on hugepages, as if that user had started the appliance."""
     need_root()
     configuration = for_nobody(box, two(box))
     configuration["pool"] = {"bytes": "160 MiB", "pages": "2 MiB"}
@@ -129,7 +130,8 @@ def processes_join_one_that_gave_up_root(box):
 
 @test()
 def goes_with_verbs(box):
-    """tests/guest/verbs_test.py has a device."""
+    """The user works with [verbs], here without a device. tests/guest/verbs_test.py has a
+    device."""
     need_root()
     configuration = for_nobody(box, box.configuration())
     configuration["verbs"] = {"required": False, "device": "none"}
@@ -140,7 +142,7 @@ def goes_with_verbs(box):
 
 @test()
 def crashed_one_is_followed(box):
-    """Files that it leaves as another user do not keep root's next start out."""
+    """Files that a crashed appliance leaves as another user do not prevent root's next start."""
     need_root()
     configuration = for_nobody(box, box.configuration())
     crashed = box.appliance(configuration)

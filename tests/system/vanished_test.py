@@ -38,8 +38,8 @@ def is_served(box, appliance):
 
 @test(sockets=BACKENDS)
 def slots_become_free(box, sockets):
-    """One idles, one reads none of its replies, one is owed a reply: all are gone for good. Those
-    who live may idle as long as they like."""
+    """Three clients vanish: one is idle, one reads none of its replies, and one waits for a reply.
+    The slots of all three become free. Clients that live may be idle without a limit."""
     host = OtherHost(box)
     appliance, arrive = appliance_for(box, host, sockets, max_connections=5,
                                       client_timeout_s=TIMEOUT_SECONDS)
@@ -51,7 +51,7 @@ def slots_become_free(box, sockets):
     owed = arrive()
     wait_for(lambda: appliance.blockd("requests_read") == 64, "the server to have the requests")
     expect_true(not is_served(box, appliance), "all slots are taken before the host vanishes")
-    # The request arrives, and its answer meets a cable that is gone.
+    # The request arrives, but the cable is gone before its answer.
     os.kill(appliance.pid, signal.SIGSTOP)
     owed.request(nbd.READ, 0, 4 * KIB)
     wait_for(lambda: unacknowledged(owed.socket) == 0, "the kernel there to have the request")
@@ -76,8 +76,8 @@ def unacknowledged(sock):
 
 @test(sockets=BACKENDS)
 def takes_nothing(box, sockets):
-    """A client that lives and takes none of its replies for as long is one of these; one that has
-    taken all may be silent."""
+    """A client that lives but reads none of its replies for that long loses its slot. A client that
+    has read all replies may be silent."""
     appliance = box.appliance(box.configuration(sockets=sockets, client_timeout_s=1))
     silent = connect(box, appliance, "tcp")
     silent.verify("silent")
