@@ -20,7 +20,7 @@ void say(const char* attack, bool is_refused, const char* how) {
   failed += !is_refused;
 }
 
-// A new instance each time: one that was cut off is not heard again.
+// Each attacker is a new instance, because the victim ignores an instance that it has cut off.
 class Attacker {
  public:
   explicit Attacker(const AttackOptions& options)
@@ -32,7 +32,7 @@ class Attacker {
     stranger_.instance = ++instance;
   }
   Stranger& stranger() { return stranger_; }
-  // Its predecessor may not be gone yet.
+  // Retries, because the victim may not have dropped the predecessor yet.
   bool connect() {
     const uint64_t deadline_ns = monotonic_ns() + kAnswerNsMax;
     while (!stranger_.connect()) {
@@ -68,8 +68,8 @@ void say_garbage(const AttackOptions& options) {
   }
 }
 
-// Good hellos, each from another instance, of which none waits for the answer; and sockets that
-// say half of one and stay.
+// Sends good hellos, each from a new instance that does not wait for the answer, and opens sockets
+// that send half a hello and stay open.
 void flood(const AttackOptions& options) {
   constexpr int kHelloCount = 200;
   std::vector<std::unique_ptr<Attacker>> waiting;
@@ -89,8 +89,8 @@ void flood(const AttackOptions& options) {
   say("a flood of hellos", attacker.connect(), "the victim answers on");
 }
 
-// verbs_hostile_test.cc checks, in one process, that a peer that is cut off stays so. Here the
-// sender cannot make the victim take all of it in one poll, as one of these attacks needs.
+// verbs_hostile_test.cc checks, in one process, that a peer stays cut off. That is not possible
+// here: one of these attacks needs the victim to receive all of it in one poll.
 void send_nonsense(const AttackOptions& options) {
   for (const test::MessageAttack& one : test::kMessageAttacks) {
     Attacker attacker(options);
@@ -103,7 +103,7 @@ void send_nonsense(const AttackOptions& options) {
   }
 }
 
-// More than its window, faster than anybody can poll.
+// Sends more than its window, faster than the victim can poll.
 void send_too_many(const AttackOptions& options) {
   Attacker attacker(options);
   if (!attacker.connect()) return say("more than its window", false, "it does not connect");
@@ -115,7 +115,8 @@ void send_too_many(const AttackOptions& options) {
   say("more than its window", attacker.is_hung_up_on(), "hung up");
 }
 
-// The device refuses. Not every one tells the victim, which then learns it at the hang-up.
+// Accesses memory that the device must refuse. Not every device reports this to the victim, which
+// then learns it at the hang-up.
 void reach_for_memory(const AttackOptions& options) {
   const uint64_t begin = options.export_address;
   const uint64_t end = begin + options.export_bytes;
@@ -142,10 +143,10 @@ void reach_for_memory(const AttackOptions& options) {
         say(name, false, "it does not connect");
         continue;
       }
-      usleep(50'000);  // the victim, too, knows by now that it is up
+      usleep(50'000);  // by now the victim, too, has the connection up
       const ibv_wc_status status =
           attacker.stranger().access(operation, target.address, target.key, target.bytes);
-      // "remote access error"; on a busy machine its answer may be too late for the stranger.
+      // IBV_WC_REM_ACCESS_ERR; on a busy machine the answer may be too late for the stranger.
       say(name, status != IBV_WC_SUCCESS, ibv_wc_status_str(status));
     }
   }

@@ -14,7 +14,7 @@ struct AttackOptions {
   const VerbsDevice* device = nullptr;
   const KeyTable* keys = nullptr;
   SocketAddress address = {};   // where the victim listens
-  std::string name;             // the name that it says
+  std::string name;             // the name that the attacker uses
   uint64_t export_address = 0;  // an export of the victim's
   uint64_t export_bytes = 0;
   uint32_t key = 0;

@@ -24,9 +24,9 @@ BOOT_TRIES_MAX = 6
 
 
 def booting_takes_little_longer_than_doing_nothing():
-    """From the kernel's entry to `ready`. The guest's memory is allocated before, as a machine's
-    is: else the host's page faults would be measured. Other load on the host only makes it longer:
-    the best of some tries counts."""
+    """Measures the time from the kernel's entry to `ready`. The guest's memory is allocated before,
+    so that the host's page faults are not measured. Other load on the host only makes the time
+    longer, so the best of some tries counts."""
     with Image(DEMO) as image, tempfile.TemporaryDirectory() as nothing:
         nothing_image(nothing)
         seconds = {"nothing": [], "bedplate": []}
@@ -61,7 +61,7 @@ def nothing_image(directory):
     with open(program, "rb") as file:
         archive.file("init", file.read(), 0o755)
     with open(os.path.join(directory, "initramfs.cpio.zst"), "wb") as file:
-        file.write(archive.bytes())  # the kernel takes it unpacked as well
+        file.write(archive.bytes())  # the kernel also takes an unpacked archive
     with open(os.path.join(directory, "cmdline"), "w", encoding="ascii") as file:
         file.write("console=tty0 console=ttyS0 quiet panic=10")
     os.symlink(VMLINUX, os.path.join(directory, "vmlinuz"))

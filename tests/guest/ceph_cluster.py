@@ -1,5 +1,5 @@
-"""A Ceph cluster of local processes, in a network of the test's own with an interface for a
-virtual machine: one monitor, one manager, and OSDs that keep everything in files.
+"""A Ceph cluster of local processes, in a network of the test's own with an interface for a virtual
+machine: one monitor, one manager, and OSDs that store everything in files.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ START_SECONDS = 180
 CLONE_NEWNET = 0x40000000
 PROGRAMS = ("ceph", "ceph-mon", "ceph-mgr", "ceph-osd", "ceph-authtool", "monmaptool", "rbd")
 
-# Two of three copies are enough to go on, and one OSD may go without a word.
+# Two of three copies suffice for the service, and one OSD may fail without notice.
 CEPH_CONF = """
 [global]
 fsid = {fsid}
@@ -63,14 +63,15 @@ CAPS = {
 }
 
 
-# QEMU's options for a card in the cluster's network, behind all others of the machine.
+# QEMU's options for a card in the cluster's network, after all other cards of the machine.
 CARD = ["-netdev", f"tap,id=wire,ifname={TAP},script=no,downscript=no",
         "-device", "virtio-net-pci,netdev=wire,romfile=,addr=10"]
 
 
 @contextlib.contextmanager
 def own_network():
-    """This thread, and all that it starts meanwhile, has a network of its own, with TAP in it."""
+    """Inside the `with`, this thread and everything that it starts have a network of their own,
+    with TAP."""
     libc = ctypes.CDLL(None, use_errno=True)
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -86,7 +87,8 @@ def own_network():
 
 
 class Cluster:
-    """As long as its `with` runs. `keyrings`: a directory for the keyring of client.appliance."""
+    """The cluster runs inside the `with`. `keyrings`: a directory for the keyring of
+    client.appliance."""
 
     def __init__(self, keyrings):
         missing = [name for name in PROGRAMS if shutil.which(name) is None]
@@ -127,7 +129,7 @@ class Cluster:
     def rbd(self, *words):
         return self.run("rbd", "--conf", self._conf, *words)
 
-    # ---- Its processes ----
+    # ---- Processes ----
 
     def _start(self):
         for words in ("ip link set lo up", f"ip tuntap add dev {TAP} mode tap",
@@ -163,7 +165,7 @@ class Cluster:
         self.rbd("pool", "init", "rbd")
 
     def _write_keyring(self, keys):
-        """As `ceph auth get-or-create ... -o` does, for its owner alone."""
+        """Writes the keyring like `ceph auth get-or-create ... -o`, readable only by its owner."""
         key = self.run("ceph-authtool", keys, "--name", "client.appliance", "--print-key").strip()
         with open(self.keyring, "w", encoding="ascii",
                   opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
@@ -182,11 +184,11 @@ class Cluster:
         victim.wait()
 
     def start_osd(self, number):
-        """With what it had when it was killed."""
+        """Starts the OSD with the data that it had when it was killed."""
         self.start("ceph-osd", str(number))
 
     def is_clean(self):
-        """Every OSD is up, and has all that it should have."""
+        """Whether every OSD is up and has all of its data."""
         seen = json.loads(self.ceph("status", "--format", "json"))
         states = {each["state_name"]: each["count"] for each in seen["pgmap"]["pgs_by_state"]}
         return (seen["osdmap"]["num_up_osds"] == OSD_COUNT and

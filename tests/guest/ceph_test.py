@@ -86,9 +86,9 @@ STOP_SECONDS = int(os.environ.get("CEPH_STOP_SECONDS", "30"))
 
 @contextlib.contextmanager
 def a_cluster():
-    """With a directory for files that an image takes along: none that it mounts something on, such
-    as /tmp, wherever this checkout lies."""
-    # While there is a network beside the cluster's.
+    """Yields a cluster, and a directory for files that an image includes. An image must not mount
+    anything on that directory, so it is not below /tmp."""
+    # Called before the cluster's network replaces this one, because it may download.
     subprocess.run([os.path.join(ROOT, "scripts", "image", "kernel.sh")], check=True)
     with tempfile.TemporaryDirectory(dir="/var/tmp") as work, Cluster(work) as cluster:
         yield cluster, work
@@ -114,7 +114,7 @@ def content_of_image(cluster, work, name):
 
 
 class Traffic:
-    """A client that writes blocks of its own and knows which were acknowledged."""
+    """A client that writes its own blocks and knows the acknowledged ones."""
 
     def __init__(self, machine):
         self._machine = machine
@@ -144,11 +144,11 @@ class Traffic:
                     if client.read(at, BLOCK) != payload:
                         raise Failure(f"block {number} reads as something else")
                     self.acknowledged += 1
-        except BaseException as error:  # told by the test's own thread
+        except BaseException as error:  # reported by the test's own thread
             self._failure = error
 
     def expect_more(self, count):
-        """Waits for so many writes that come from now on."""
+        """Waits until `count` more writes are acknowledged."""
         wanted = self.acknowledged + count
         Cluster.wait_for(lambda: self._failure or self.acknowledged >= wanted, "more writes")
         if self._failure:
@@ -161,8 +161,8 @@ class Traffic:
 
 
 def osds_are_killed_and_come_back(cluster, machine, work):
-    """One after the other, then all at once, so that no other OSD has their data: nothing is lost,
-    and service goes on."""
+    """OSDs are killed one after the other, then all at once, so that no other OSD has their data.
+    Nothing is lost, and service continues."""
     with Traffic(machine) as traffic:
         traffic.expect_more(20)
         for number in (0, 1):
@@ -209,7 +209,8 @@ def silent_seconds(volume):
 
 
 def all_osds_are_stopped(cluster, machine, work):
-    """Requests wait meanwhile, counters say so, and other volumes go on; then all go on."""
+    """While all OSDs are stopped, requests wait, the counters show it, and other volumes continue.
+    Then all requests continue."""
     seen = len(machine.lines)
     with Traffic(machine) as traffic, client_of(machine, "ram0") as other:
         traffic.expect_more(5)
@@ -262,7 +263,7 @@ def a_cluster_serves_an_image():
                 raise Failure(f"it is still mapped: {status}")
 
 
-# ---- Said before anything is taken ----
+# ---- Messages before anything is taken ----
 
 SILENT_PORT = 6799
 BEGIN = SERVE + r"""
@@ -305,8 +306,8 @@ def look(image="rbd/disk", user="appliance", keyring="/keys/good", at=CLUSTER_AT
 
 
 def what_is_wrong_is_said_in_one_line():
-    """Each refusal by the real kernel and cluster; lives that end well, and by a kill; two that
-    read one image."""
+    """Each refusal by the real kernel and cluster, runs that end cleanly and by a kill, and two
+    appliances that read one image."""
     script = BEGIN + "".join(look(**each) for each, _ in LOOKS[:-1]) + """
 echo == mapped $(mapped)
 configure rbd/disk appliance /keys/good """ + f"{CLUSTER_AT}" + """ 6789 60

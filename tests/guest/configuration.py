@@ -1,4 +1,4 @@
-"""The smallest configuration of an appliance, for tests to add to."""
+"""The smallest configuration of an appliance, which tests extend."""
 
 SMALLEST = """
 [appliance]
@@ -27,10 +27,10 @@ buffer_bytes = "33 MiB"
 {store}
 """
 
-# For scripts in a guest. `begin NAME WORDS COMMAND...` starts a command and waits until its log,
-# /tmp/NAME.log, has the words, or until it has ended; $NAME is its process. `serve NAME [PROGRAM
-# [WORDS]]` so starts a program, bedplate if none is named, from /tmp/NAME.toml; the words are those
-# of being ready, if none are given. Without a single quote, so that all of it may be quoted.
+# Functions for scripts in a guest. `begin NAME WORDS COMMAND...` starts a command and waits until
+# its log, /tmp/NAME.log, has the words, or until it has ended; $NAME is its process. `serve NAME
+# [PROGRAM [WORDS]]` starts a program in this way, from /tmp/NAME.toml. The defaults are bedplate
+# and its words of readiness. The text has no single quote, so that it can be quoted as a whole.
 SERVE = r"""
 begin() {
   local name="$1" words="$2"

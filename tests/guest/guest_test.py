@@ -28,8 +28,8 @@ from runner import Failure, Late, Skip, limit, run_tests
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
 
-# Starts an appliance, and prints its counters, how it ended and what it logged, each after a line of
-# its own that begins with ==.
+# Starts an appliance, and prints its counters, its exit code and its log, each after a line that
+# begins with ==.
 APPLIANCE = """
 cat > /tmp/guest.toml << 'END'
 {configuration}
@@ -46,7 +46,7 @@ cat /tmp/guest.log
 
 
 class Guest:
-    """One run: its output and exit code."""
+    """One run of a guest, with its output and exit code."""
 
     def __init__(self, *command, memory_mib=1024, nodes=1, cpus=1, append="", seconds=120,
                  modules="", files="", qemu="", mode=MODE):
@@ -59,7 +59,7 @@ class Guest:
             try:
                 self.output, self.log = run.communicate()
             except BaseException:
-                run.terminate()  # killed, it would leave its machine behind
+                run.terminate()  # a kill would leave its machine behind
                 raise
         self.exit_code = run.returncode
 
@@ -112,8 +112,8 @@ def run_appliance(append, pool="64 MiB", pages="2 MiB", sockets="io_uring", more
 
 
 def expect_served(guest, segments, backend):
-    """A whole life: ready, audited, two lines about calls that only libc refuses without mseal, a
-    clean end.
+    """Checks a whole run: ready, audited, a message about calls that only libc refuses without
+    mseal, and a clean end.
 
     `segments`: owner, page and node of all segments but segment 0.
     """
@@ -149,8 +149,8 @@ def doctor_names_what_is_missing():
     guest.expect(r"^warning +ways back +as raw system calls: munmap, ")
 
 
-# These groups cost an emulated processor most, and test no kernel. JoinMany must have joined a
-# thousand times within a bound, which such a processor does not keep.
+# These groups take an emulated processor the longest, and do not test the kernel. JoinMany must
+# join a thousand times within a time that such a processor cannot meet.
 LEFT_OUT = {"AlignedArena", "BlockServerEpollTwoShards", "BlockServerUringBothShards",
             "Configuration", "ConfigurationFile", "ConfinedHeap", "GroupLayout", "GroupShapes",
             "HeapOwner", "HttpSession", "Interception", "JoinMany", "KvdSession", "NbdRequest",
@@ -161,12 +161,12 @@ LEFT_OUT = {"AlignedArena", "BlockServerEpollTwoShards", "BlockServerUringBothSh
 
 
 def unit_tests_on_this_kernel():
-    """Above all NoWayBack: here the runtime alone, or the filter, refuses a program's calls of
-    libc; there is another node to move pages to, and a page may be lost.
+    """Runs the unit tests, above all NoWayBack: here only the runtime, or the filter, refuses a
+    program's calls of libc. There is a second node to move pages to, and a page may be lost.
 
-    Left out: LEFT_OUT, and two tests that fork hundreds of times.
-    One core: two that are emulated, and spin, starve each other. The last name is of the test that
-    crashed.
+    LEFT_OUT and two tests that fork hundreds of times are left out. There is one core, because two
+    emulated cores that spin starve each other. After a crash, the last name in the output is that
+    of the test that crashed.
     """
     listing = subprocess.run([os.path.join(ROOT, "build/release/bedplate-tests"), "-lg"],
                              stdout=subprocess.PIPE, encoding="ascii", check=True)
@@ -213,7 +213,7 @@ def too_few_hugepages_are_counted():
 
 
 def pages_lie_on_their_node():
-    """On two nodes and in all three sizes."""
+    """Pages of all three sizes lie on their node, with two nodes."""
     guest = Guest("/bedplate-tests", "-g", "NodePlacement", nodes=2, cpus=2, memory_mib=6144,
                   append="hugepages=0:20,1:12 hugepagesz=1G hugepages=0:1,1:1", seconds=120)
     guest.expect_exit(0)
@@ -230,7 +230,7 @@ def largest_pages_on_the_shards_nodes():
 
 
 def cure_names_the_node_that_lacks_hugepages():
-    """The command in the message is run as it is, and then the appliance boots."""
+    """The command in the message is run unchanged, and then the appliance boots."""
     cure = ("/bedplate check /tmp/guest.toml > /tmp/missing 2>&1; cat /tmp/missing\n"
             "sed -n 's/.*; \\(echo [0-9]* > [^ ]*\\)$/\\1/p' /tmp/missing | sh")
     guest = run_appliance("hugepages=0:20,1:5", more=SECOND_SHARD.format(volume="20 MiB"),
@@ -243,8 +243,9 @@ def cure_names_the_node_that_lacks_hugepages():
 
 
 def memory_limits_as_uid_1000():
-    """A user meets the limit of locked memory, with the command that raises it; the
-    starter of the program raises it before rights are dropped, and then it serves."""
+    """The limit of locked memory stops a user, and the message has the command that raises it. The
+    process that starts the program raises the limit before it drops root; then the program
+    serves."""
     script = r"""
 mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' > /etc/passwd
 cat > /tmp/user.toml << 'END'
@@ -292,7 +293,7 @@ VERBS_MODULES = "ib_uverbs rdma_ucm rdma_rxe dummy"
 
 
 def verbs_over_soft_roce():
-    """All that talks to an RDMA device: rxe0 on lo, made by the tests themselves."""
+    """All tests that use an RDMA device: rxe0 on lo, created by the tests themselves."""
     guest = Guest("/bin/sh", "-c",
                   "/bedplate-tests -g Verbs -g ConnectionManager -g ProviderConformance "
                   "-sg MessagesLaw && "
@@ -310,7 +311,7 @@ def verbs_over_soft_roce():
 
 
 def verbs_by_rdma_cm():
-    """Connections break, end and come back, by the connection manager instead of sockets."""
+    """Connections break, end and come back, with the connection manager instead of sockets."""
     groups = " ".join(f"-sg {group}" for group in ("VerbsProvider", "VerbsEnds", "VerbsBounce",
                                                    "VerbsDatagrams", "VerbsProcesses"))
     guest = Guest("/bin/sh", "-c",
@@ -324,8 +325,8 @@ def verbs_by_rdma_cm():
 
 
 def verbs_keep_their_invariants():
-    """Those of a debug build, which looks at them around each change: is_valid() of connectors,
-    links, endpoints and queues. `make MODE=debug tests` makes it."""
+    """A debug build checks the invariants around each change: is_valid() of connectors, links,
+    endpoints and queues. `make MODE=debug tests` builds it."""
     if not os.path.exists(os.path.join(ROOT, "build/debug/bedplate-tests")):
         raise Skip("build/debug has no bedplate-tests")
     guest = Guest("/bedplate-tests", "-g", "Verbs", "-g", "ConnectionManager",
@@ -336,7 +337,7 @@ def verbs_keep_their_invariants():
         raise Failure(f"too few tests ran\n{guest.output}")
 
 
-# Two processes over rxe0 on lo; each report after a line of its own that begins with ==.
+# Two processes over rxe0 on lo. Each report follows a line that begins with ==.
 PERF = SERVE + """
 /bedplate perf register; echo == no device $?
 rdma link add rxe0 type rxe netdev lo || exit
@@ -386,8 +387,8 @@ def perf_over_soft_roce():
 
 def expect_plausible(words, result):
     if words == "register":
-        # The pool's key costs nothing beside the device's work, and every remapping would have
-        # gone unnoticed.
+        # The pool's key is nearly free compared with a registration, and a cache would have missed
+        # every remapping.
         good = (0 < result["pool_key_ns"] < result["register_ns"] / 20 and
                 0 < result["cache_hit_ns"] < result["cache_remapped_ns"] and
                 result["bounce_copy_ns"] > 0 and result["stale_count"] == 20)
@@ -409,7 +410,7 @@ def exit_code_and_quoting_survive():
 
 
 def guest_that_hangs_is_ended_and_shown():
-    """Also where it has printed something: there is no exit code."""
+    """A guest that hangs is ended, also after it has printed something. There is no exit code."""
     guest = Guest("/bin/sh", "-c", "echo begun; exec sleep 1000", seconds=60)
     guest.expect_exit(124)
     guest.expect(r"^begun$")
@@ -418,7 +419,7 @@ def guest_that_hangs_is_ended_and_shown():
 
 
 def guest_that_is_late_is_ended():
-    """A limit from outside, as that of all tests, ends its machine, too."""
+    """A limit from outside, like that of all tests, ends the guest's machine, too."""
     mark = f"bedplate_test={os.getpid()}"
 
     def runs():
@@ -435,7 +436,7 @@ def guest_that_is_late_is_ended():
             threading.Thread(target=end_it, daemon=True).start()
             Guest("/bin/sleep", "1000", append=mark)
     except Late:
-        for _ in range(600):  # it is told to end, and takes a moment
+        for _ in range(600):  # QEMU takes a moment to end after the signal
             if not runs():
                 return
             time.sleep(0.1)

@@ -48,15 +48,15 @@ def make_image(directory):
     archive.file("modules/order",
                  "".join(f"{os.path.basename(path)}\n" for path in paths).encode())
     with open(os.path.join(directory, "initramfs.cpio.zst"), "wb") as file:
-        file.write(archive.bytes())  # the kernel takes it unpacked as well
+        file.write(archive.bytes())  # the kernel also takes an unpacked archive
     with open(os.path.join(directory, "cmdline"), "w", encoding="ascii") as file:
         file.write("console=ttyS0 quiet panic=10 no_timer_check cryptomgr.notests")
     os.symlink(os.path.join(KERNEL, "vmlinux"), os.path.join(directory, "vmlinuz"))
 
 
 class Host(Machine):
-    """The host of `number`, 10.0.0.NUMBER, on `switch`. One processor: two that are emulated, and
-    poll, starve each other."""
+    """The host `number`, 10.0.0.NUMBER, on `switch`. It has one processor, because two emulated
+    processors that poll starve each other."""
 
     def __init__(self, image, switch, number):
         self.address = f"10.0.0.{number}"
@@ -91,7 +91,7 @@ class Host(Machine):
         return sum(re.search(pattern, line) is not None for line in self.lines[after:])
 
     def expect_count(self, pattern, wanted, seconds, after):
-        """Waits for as many lines as are wanted; one more is a failure, too."""
+        """Waits for `wanted` lines. More lines are a failure, too."""
         deadline = time.monotonic() + seconds
         while self.count(pattern, after) < wanted and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -106,8 +106,8 @@ class Host(Machine):
         self.command("set_link", name="wire", up=True)
 
     def sends(self):
-        """True if its card still takes frames from its send queue. QEMU 7.2's card may stop for
-        good, which is rare: after that, a test's result says nothing."""
+        """Whether its card still takes frames from its send queue. QEMU 7.2's card may stop for
+        good, which is rare; after that, a test's result means nothing."""
         def sent():
             before = self.mark()
             self.run("echo sent $(cat /sys/class/net/eth1/statistics/tx_packets)")
@@ -118,7 +118,7 @@ class Host(Machine):
         return sent() > before
 
     def freeze(self):
-        """Stops the whole host, while time goes by. QEMU's own `stop` is not used: after it, a card
+        """Stops the whole host, while time passes. QEMU's own `stop` is not used: after it, a card
         that was sending may never send again (QEMU 7.2)."""
         self.process.send_signal(signal.SIGSTOP)
 
@@ -131,19 +131,20 @@ class Host(Machine):
         self.plug_cable()
 
     def reset(self):
-        """As by its button: nobody is told. Returns once it is up again."""
+        """Resets the host as by its button, without notice to its peers. Returns when it is up
+        again."""
         before = self.mark()
         self.command("system_reset")
         self.expect(r"^host: up$", after=before)
 
     def power_off(self):
-        """As by a power cut."""
+        """Ends the host as by a power cut."""
         self.process.kill()
         self.process.wait()
 
 
 class Hosts:
-    """As many hosts as are asked for, numbered from 1, booted together."""
+    """`count` hosts, numbered from 1, booted together."""
 
     def __init__(self, count):
         self._work = tempfile.TemporaryDirectory()

@@ -12,9 +12,9 @@ MIB = 1 << 20
 BUILD = os.path.join(ROOT, "scripts", "image", "build.py")
 PROGRAM = os.path.join(ROOT, "build", MODE, "bedplate")
 DEMO = os.path.join(ROOT, "apps", "demo.toml")
-# Unpacked, the kernel boots in half of the time; the image's own is booted once, and by UEFI.
+# The unpacked kernel boots in half of the time. The image's own kernel is booted once, and by UEFI.
 VMLINUX = os.path.join(ROOT, "build", "kernel", "vmlinux")
-# A backstop for what is run to its end: most takes seconds.
+# The time limit of a command. Most commands take seconds.
 RUN_SECONDS = 180
 
 # The tables with which the smallest image serves a volume.
@@ -34,7 +34,7 @@ bytes = "8 MiB"
 
 def small(tables, pool="48 MiB", pages="2 MiB", enforce="kernel", shards="", blockd="",
           listen='"tcp:127.0.0.1:10809"'):
-    """The smallest that serves, with `tables` behind it."""
+    """The smallest configuration that serves, followed by `tables`."""
     more = BLOCKD.format(shards=shards, listen=listen, blockd=blockd, tables=tables)
     return smallest("small", pool, in_pool=f'pages = "{pages}"\nenforce = "{enforce}"', more=more)
 
@@ -71,8 +71,8 @@ def build_module(directory, name, source):
 
 
 class Image:
-    """An image of a configuration, in a directory that goes with it. `options` are build.py's;
-    `settings`, of the smallest configuration, are small()'s."""
+    """An image of a configuration, in a directory that is removed with it. `options` are those of
+    build.py. `settings` are those of small(), for the smallest configuration."""
 
     def __init__(self, config=None, tables="", options=(), program=PROGRAM, **settings):
         self._work = tempfile.TemporaryDirectory()

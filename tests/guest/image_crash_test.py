@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The ends of an image: on request, by a crash, by a hang; and the record that it keeps.
+"""The ends of an image: on request, by a crash, by a hang; and the record that it stores.
 
     /usr/bin/python3 tests/guest/image_crash_test.py [PATTERN...]
 
@@ -19,14 +19,14 @@ from runner import Failure, Late, limit, run_tests
 WATCHDOG = '[watchdog]\ntimeout_s = 4\ndriver = "i6300esb"\n'
 DUMP = ('[crash]\naction = "power-off"\ndelay_s = 0\ndevice = "/dev/vda"\n'
         'drivers = ["virtio_blk"]\n')
-# A piece of memory that the kernel leaves alone, and a reset, too; a record has room in one part.
+# A region of memory that neither the kernel nor a reset changes. A record fits into one part.
 RAMOOPS = ("memmap=1M$0x10000000 ramoops.mem_address=0x10000000 ramoops.mem_size=0x100000 "
            "ramoops.record_size=0x20000 ramoops.max_reason=5")
 
 
 def expect_record(machine, *lines, function):
-    """Expects on the console, in this order, the event, the build and the calls: one is from
-    `function`, which is the drill's."""
+    """Expects `lines` and the calls on the console, in this order. One of the calls is from
+    `function`, which belongs to the drill."""
     call = r"called from /init (0x[0-9a-f]+)$"
     machine.expect_lines(r"a drill is about to begin", *lines, call)
     machine.expect(r"crash: (dumping|(reboot|power-off|halt) in)")
@@ -37,7 +37,7 @@ def expect_record(machine, *lines, function):
         raise machine.failure(f"{function} is not among the calls:\n{calls}")
 
 
-# ---- Asked to ----
+# ---- Ends on request ----
 
 
 def sigterm_drains_and_ends_as_configured():
@@ -49,7 +49,8 @@ def sigterm_drains_and_ends_as_configured():
 
 
 def hung_machine_ends_at_the_second_ctrl_alt_del():
-    """Without a watchdog it would wait for its shard for ever; the kernel's own end is a reset."""
+    """Without a watchdog the machine would wait for its shard for ever. At the second press the
+    kernel resets the machine."""
     with Image(tables='[init]\non_ctrl_alt_del = "power-off"') as image:
         with Machine(image.path, KERNEL=VMLINUX, APPEND="bedplate.drill=hang") as machine:
             machine.expect(r"drill: hanging$")
@@ -60,7 +61,7 @@ def hung_machine_ends_at_the_second_ctrl_alt_del():
 
 
 def refused_boot_ends_at_ctrl_alt_del():
-    """The appliance itself takes the keys, as the last that can."""
+    """After a refused boot the appliance itself handles the keys."""
     with Image(tables='[crash]\naction = "halt"\ndelay_s = 3600', pool="4 GiB") as image:
         with Machine(image.path, KERNEL=VMLINUX) as machine:
             machine.expect(r"the machine ends: halt in 3600 s$")
@@ -78,7 +79,8 @@ def children_are_reaped():
 
 
 def assertion_is_recorded_and_powers_off():
-    """After the delay, although that is longer than the watchdog's patience."""
+    """The machine powers off after the delay, although the delay is longer than the watchdog's
+    time."""
     tables = '[crash]\naction = "power-off"\ndelay_s = 8\n' + WATCHDOG
     with Image(tables=tables) as image:
         with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX,
@@ -93,7 +95,7 @@ def assertion_is_recorded_and_powers_off():
 
 
 def crash_of_one_thread_stops_the_others():
-    """A client of the second shard is served before, and not any more after the first crashed."""
+    """A client of the second shard is served before the first shard crashes, and not after that."""
     shards = '[[shard]]\nname = "other"\ncpu = 1'
     with Image(tables='[crash]\ndelay_s = 3600\n[[network]]\ninterface = "eth0"\n'
                       'address = "10.0.2.15/24"', shards=shards,
@@ -131,8 +133,9 @@ def fault_is_kept_in_pstore_over_a_reboot():
 
 
 def fault_is_kept_in_the_firmwares_variables():
-    """The store of real machines. A variable has 1 KiB: the record comes in parts, the last one
-    first. UEFI gives the kernel the command line that is in the image."""
+    """Real machines store a record in the firmware's variables. A variable has 1 KiB, so the record
+    comes in parts, the last one first. UEFI gives the kernel the command line that is in the
+    image."""
     options = ("--cmdline", "console=ttyS0 quiet panic=10 no_timer_check cryptomgr.notests "
                             "efi_pstore.pstore_disable=0 bedplate.drill=fault")
     tables = '[crash]\ndelay_s = 0\ndrivers = ["efi_pstore"]'
@@ -150,7 +153,7 @@ def fault_is_kept_in_the_firmwares_variables():
 
 
 def full_stack_is_recorded_and_halts():
-    """The handler has a stack of its own, and the watchdog does not interfere with the delay."""
+    """The handler has its own stack, and the watchdog does not interfere with the delay."""
     with Image(tables='[crash]\naction = "halt"\ndelay_s = 8\n' + WATCHDOG) as image:
         with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX,
                      APPEND="bedplate.drill=overflow ignore_loglevel") as machine:
@@ -161,7 +164,7 @@ def full_stack_is_recorded_and_halts():
 
 
 def crash_in_the_boot_ends_as_configured():
-    """Before memory is taken nothing can be dumped yet, and the kernel must not decide the end."""
+    """Before memory is taken, nothing can be dumped. The kernel must not decide the end."""
     with Image(tables=DUMP + 'dump = "metadata"\n') as image, \
             tempfile.NamedTemporaryFile() as disk:
         disk.truncate(64 * MIB)
@@ -176,7 +179,8 @@ def crash_in_the_boot_ends_as_configured():
 
 
 def loop_that_hangs_leaves_a_record():
-    """Before the watchdog resets the machine, which would leave none: which loop, and where."""
+    """A loop that hangs leaves a record with the loop and its position. It does so before the
+    watchdog's reset, which would leave none."""
     with Image(tables=WATCHDOG + '[crash]\ndrivers = ["ramoops"]') as image:
         with Machine(image.path, "-device", "i6300esb", reboots=True, KERNEL=VMLINUX,
                      APPEND=f"bedplate.drill=hang {RAMOOPS}") as machine:
@@ -194,7 +198,8 @@ def loop_that_hangs_leaves_a_record():
 
 
 def loop_that_hangs_without_a_signal_leaves_a_record():
-    """The record is of the thread that noticed: the other thread cannot be asked where it is."""
+    """The record is of the thread that noticed the hang, because the hanging thread takes no
+    signal."""
     with Image(tables=WATCHDOG + '[crash]\naction = "power-off"\ndelay_s = 0') as image:
         with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX,
                      APPEND="bedplate.drill=hang-deaf") as machine:
@@ -214,7 +219,8 @@ def control_thread_that_hangs_is_reset_by_the_watchdog():
 
 
 def loop_that_turns_is_left_alone():
-    """Idle, for three times the watchdog's time; and where there is no device, as configured."""
+    """An idle machine is not reset within three times the watchdog's time. Without a watchdog
+    device the machine ends as configured."""
     with Image(tables=WATCHDOG) as image:
         with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX) as machine:
             machine.expect_ready()
@@ -228,7 +234,7 @@ def loop_that_turns_is_left_alone():
 
 
 def watchdog_that_is_not_required_may_lack_its_chip():
-    """Its module, too: this one refuses to load without."""
+    """The watchdog's module may be missing, too: this module refuses to load without its chip."""
     tables = '[watchdog]\nrequired = {}\ndriver = "w83627hf_wdt"\n[crash]\ndelay_s = 0'
     message = r"loading the module /modules/w83627hf_wdt\.ko into kernel .*: No such device; this "
     with Image(tables=tables.format("false")) as image:
@@ -240,7 +246,7 @@ def watchdog_that_is_not_required_may_lack_its_chip():
             machine.expect_lines(message, r"the machine ends: reboot in 0 s$")
 
 
-# A watchdog whose time cannot be set; nothing more than that.
+# A minimal watchdog whose time cannot be set.
 FIXED_WATCHDOG = """
 #include <linux/module.h>
 #include <linux/watchdog.h>
@@ -255,7 +261,7 @@ MODULE_LICENSE("GPL");
 
 
 def watchdog_whose_time_cannot_be_set_is_taken_as_it_is():
-    """Its own time is taken, unless it is far from the configured one."""
+    """The watchdog's own time is used, unless it is far from the configured one."""
     with tempfile.TemporaryDirectory() as work:
         given = "--module", build_module(work, "fixed", FIXED_WATCHDOG)
         for tables, lines in [
@@ -271,7 +277,7 @@ def watchdog_whose_time_cannot_be_set_is_taken_as_it_is():
                 machine.expect_lines(*lines)
 
 
-# ---- Memory that is kept ----
+# ---- Dumps of memory ----
 
 
 def disk_options(file):
@@ -294,8 +300,9 @@ def loaded_parts(core):
 
 
 def dump_keeps_what_it_is_told():
-    """The order of the plan is that of the addresses: boot, heap, blockd, volume:ram0. Private
-    memory, which is elsewhere, is kept always: at least the stacks of the shard and of main."""
+    """A dump has only the configured memory. The order of the plan is that of the addresses: boot,
+    heap, blockd, volume:ram0. Private memory, which lies elsewhere, is always dumped: at least the
+    stacks of the shard and of main."""
     for tables, wanted in [('dump = "metadata"\n', [16 * MIB, 0, 0, 0]),
                            ('dump = "owners"\nowners = ["boot", "volume:ram0"]\n',
                             [16 * MIB, 0, 0, 8 * MIB])]:

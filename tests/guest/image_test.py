@@ -34,7 +34,7 @@ SNAKEOIL = "/usr/share/ovmf/PkKek-1-snakeoil"
 
 def two_builds_are_equal():
     with Image(DEMO) as one:
-        time.sleep(1.1)  # a second in a header would show
+        time.sleep(1.1)  # a time of the build would differ by a second
         with Image(DEMO) as two:
             names = sorted(os.listdir(one.path))
             if names != ["bedplate.efi", "cmdline", "esp", "initramfs.cpio.zst", "vmlinuz"]:
@@ -47,7 +47,8 @@ def two_builds_are_equal():
 
 
 def image_holds_what_is_needed_and_no_more():
-    """A module is there only if a table needs it, with those that it depends on, and no others."""
+    """A module is in the image only if a table needs it, together with the modules that it depends
+    on."""
     with Image() as image:
         if "modules: none" not in image.log:
             raise Failure(image.log)
@@ -67,7 +68,8 @@ def image_holds_what_is_needed_and_no_more():
 
 
 def what_a_driver_would_like_to_have_is_in_the_image():
-    """r8169 finds no network without the driver of its transceiver, and names it as soft."""
+    """r8169 finds no network without the driver of its transceiver, which it names as a soft
+    dependency."""
     kernel = os.path.join(ROOT, "build", "kernel", "modules")
     names = [os.path.basename(path) for path in modules.load_order(kernel, ["r8169"])]
     if names[-2:] != ["realtek.ko", "r8169.ko"]:
@@ -108,12 +110,13 @@ def what_is_too_large_makes_no_image():
 
 
 def clients_write_and_read_and_ctrl_alt_del_drains():
-    """The README's commands, against `make image-run`; but with a long time to drain."""
+    """The README's commands work against `make image-run`, here with a long time to drain."""
     with tempfile.TemporaryDirectory() as work:
         config = os.path.join(work, "demo.toml")
         with open(DEMO, encoding="utf-8") as demo, open(config, "w", encoding="utf-8") as file:
             file.write(demo.read().replace("[appliance]", "[appliance]\ndrain_timeout_ms = 60000"))
-        # Once the guest has ended, QEMU goes on: its network still holds some of what came out.
+        # QEMU continues after the guest's end, because its network still holds some of the sent
+        # data.
         with Image(config) as image, Machine(image.path, "-action", "shutdown=pause") as machine:
             machine.expect(r"first process of Linux 6\.1\.")
             machine.expect(r"eth0: up, 10\.0\.2\.15/24 by way of 10\.0\.2\.2$")
@@ -137,9 +140,9 @@ def clients_write_and_read_and_ctrl_alt_del_drains():
 
 
 def press_with_requests_in_flight(machine, count=16):
-    """Replies of 1 MiB each wait for a client that has not read them. They come all the same, whole
-    and right, and then the connection ends; the last ones, which the guest's kernel holds alone,
-    because the machine waits for them."""
+    """Replies of 1 MiB each wait for a client that has not read them. They still arrive, complete
+    and right, and then the connection ends. Only the guest's kernel holds the last replies, and the
+    machine waits for them."""
     with nbd.RawClient(("127.0.0.1", machine.port), receive_buffer_bytes=16 << 10) as client:
         client.greet().go("ram0")
         client.write(0, nbd.pattern("stuck", MIB))
@@ -154,17 +157,17 @@ def press_with_requests_in_flight(machine, count=16):
             if reply.error or reply.data != nbd.pattern("stuck", MIB):
                 raise Failure(f"the reply to {reply.cookie} is wrong: error {reply.error}")
 
-        expect_reply()  # they have all arrived: they came together
+        expect_reply()  # all have arrived, because they were sent together
         machine.press_ctrl_alt_delete()
         machine.expect(r"demo: signal 2, draining$")
         while cookies:
-            time.sleep(0.2)  # what is on its way piles up again, up to the guest's kernel
+            time.sleep(0.2)  # replies pile up again, up to the guest's kernel
             expect_reply()
         client.expect_disconnect("after the last reply", 0)
 
 
 def an_image_with_verbs_has_its_device():
-    """Soft RoCE is put on eth0 by the first process, before it drops its rights."""
+    """The first process puts soft RoCE on eth0, before it drops its rights."""
     tables = """
 [[network]]
 interface = "eth0"
@@ -185,7 +188,8 @@ name = "other"
                            r"peer$")
             machine.expect(r"capabilities kept: SYS_BOOT$")
             machine.expect_ready()
-    # It dials itself, and so hears from a peer that is not in its list: both ways work.
+    # The appliance dials itself, so it is refused by a peer list without its name: dialing and
+    # listening both work.
     by_manager = tables.replace("listen =", 'connect = "rdma_cm"\nlisten =')
     with Image(tables=f'{by_manager}address = "tcp:10.0.2.15:7471"\n', pool="64 MiB") as image:
         if "rdma_ucm.ko" not in image.log:
@@ -239,7 +243,7 @@ MODULE_LICENSE("GPL");
 
 
 def modules_that_are_given_are_loaded():
-    """One of another's, built against the kernel's headers, with a parameter."""
+    """A third-party module, built against the kernel's headers, is loaded with a parameter."""
     with tempfile.TemporaryDirectory() as work:
         module = build_module(work, "given", GIVEN_MODULE)
         with Image(options=("--module", module)) as image:
@@ -250,8 +254,8 @@ def modules_that_are_given_are_loaded():
 
 
 def hugepages_of_the_command_line_are_taken():
-    """Each node has some of its own; boot reserves the missing pages there, and no more. Pages of
-    1 GiB can hardly be had later."""
+    """Each node has some hugepages. Boot reserves only the missing pages there. Pages of 1 GiB can
+    hardly be reserved later."""
     nodes = [option for node in range(2) for option in
              ("-object", f"memory-backend-ram,id=memory{node},size=256M",
               "-numa", f"node,nodeid={node},memdev=memory{node},cpus={node}")]
@@ -269,7 +273,8 @@ def hugepages_of_the_command_line_are_taken():
 
 
 def a_machine_without_a_console_serves():
-    """Its log is the kernel's then, which an early console shows that programs cannot have."""
+    """Without a console, the appliance logs to the kernel's log. The test reads it on an early
+    console, which programs cannot open."""
     options = ("--cmdline", "console=none earlyprintk=serial,ttyS0,115200,keep panic=10")
     with Image(DEMO, options=options) as image, Machine(image.path) as machine:
         machine.expect_lines(r"unable to open an initial console",
@@ -293,7 +298,8 @@ def processes_seccomp_and_ipv6_have_the_rights_they_need():
 
 
 def it_is_asked_over_its_second_serial_port():
-    """A client's half request does not disturb the next client; the console stays the log's."""
+    """A client's partial request does not disturb the next client, and the console has only the
+    log."""
     tables = '[control]\nserial = "/dev/ttyS1"'
     with tempfile.TemporaryDirectory() as work:
         path = os.path.join(work, "control")

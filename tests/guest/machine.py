@@ -17,12 +17,13 @@ from runner import Crashed, Failure
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 RUN = os.path.join(ROOT, "scripts", "image", "run.sh")
 BOOT_SECONDS = 90
-# Guests run the programs of build/MODE. Those of a debug build look at their invariants.
+# Guests run the programs of build/MODE. Those of a debug build check their invariants.
 MODE = os.environ.get("GUEST_MODE", "release")
 
 
 def free_port():
-    """Below those that the kernel hands out by itself: no connection takes it in the meantime."""
+    """Returns a port below the kernel's ephemeral range, so that no connection takes it in the
+    meantime."""
     while True:
         port = random.randrange(20000, 32768)
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -31,9 +32,10 @@ def free_port():
 
 
 class Machine:
-    """scripts/image/run.sh of `image` with `options` for QEMU, and `settings` of its environment.
+    """Runs scripts/image/run.sh with `image`, the options `options` of QEMU, and `settings` in its
+    environment.
 
-    `reboots`: a reset starts it anew; else it ends QEMU.
+    `reboots`: a reset restarts the machine; otherwise it ends QEMU.
     """
 
     def __init__(self, image, *options, reboots=False, **settings):
@@ -56,7 +58,7 @@ class Machine:
         try:
             self._connect_monitor(monitor)
         except BaseException as error:
-            Machine.__exit__(self, type(error), error, None)  # a subclass is not there yet
+            Machine.__exit__(self, type(error), error, None)  # the subclass is not constructed yet
             raise
 
     def __enter__(self):
@@ -117,7 +119,7 @@ class Machine:
 
     def has_event(self, name):
         """True if the monitor has reported the event."""
-        self.command("query-status")  # what comes before its answer is read
+        self.command("query-status")  # reads the events before its answer
         return any(event["event"] == name for event in self._events)
 
     def press_ctrl_alt_delete(self):
@@ -131,7 +133,7 @@ class Machine:
         if self._ended:
             self.process.wait(20)
         code = self.process.poll()
-        if code in (-signal.SIGSEGV, -signal.SIGABRT):  # not what a test has killed
+        if code in (-signal.SIGSEGV, -signal.SIGABRT):  # not a kill by a test
             return Crashed(f"{text}; QEMU was ended by signal {-code}")
         return Failure(text)
 
@@ -169,8 +171,8 @@ class Machine:
             time.sleep(0.05)
 
     def expect_end(self, reason, seconds=60, by_watchdog=False):
-        """Waits until QEMU ends, and compares why: guest-shutdown, guest-reset, ..., and whether
-        it was the watchdog's doing."""
+        """Waits until QEMU ends, and checks the reason (guest-shutdown, guest-reset, ...), and
+        whether the watchdog caused it."""
         self._monitor.settimeout(seconds)
         try:
             for line in self._answers:

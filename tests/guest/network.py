@@ -9,12 +9,12 @@ import tempfile
 import threading
 
 HEADER_BYTES = 14
-# A host that takes no frame for so long is stopped: frames for it are dropped.
+# A host that takes no frame for so long counts as stopped: frames for it are dropped.
 PATIENCE_SECONDS = 0.2
 
 
 class Switch:
-    """`mtu`: larger frames are not passed on, and nobody is told; None: it passes all on."""
+    """`mtu`: larger frames are dropped without notice; None: no frame is too large."""
 
     def __init__(self):
         self._work = tempfile.TemporaryDirectory()
@@ -31,18 +31,20 @@ class Switch:
         self._work.cleanup()
 
     def card(self, number):
-        """QEMU's options for a card, whose link is `wire`, at a port of its own (1 to 255)."""
+        """QEMU's options for a card at the port `number` (1 to 255). The link of the card is
+        `wire`."""
         there, here = (os.path.join(self._work.name, f"{end}{number}") for end in ("guest", "port"))
         if number not in self._ports:
             port = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             port.bind(here)
-            # The kernel's own: with settimeout() Python would spin where a queue is full.
+            # The timeout is the kernel's: with settimeout() Python would spin while a queue is
+            # full.
             port.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO,
                             struct.pack("ll", 0, int(PATIENCE_SECONDS * 1e6)))
-            self._ports = {**self._ports, number: port}  # threads walk through the old one
+            self._ports = {**self._ports, number: port}  # threads iterate over the old dictionary
             threading.Thread(target=self._forward, args=(number, port), daemon=True).start()
         if os.path.exists(there):
-            os.unlink(there)  # of a machine that was here before
+            os.unlink(there)  # left by an earlier machine
         return ["-netdev", f"dgram,id=wire,local.type=unix,local.path={there},"
                            f"remote.type=unix,remote.path={here}",
                 "-device", f"virtio-net-pci,netdev=wire,mac=52:54:00:00:01:{number:02x},romfile="]
@@ -67,4 +69,4 @@ class Switch:
         except BlockingIOError:
             self._deaf.add(number)
         except OSError:
-            pass  # nobody is there
+            pass  # no machine is there

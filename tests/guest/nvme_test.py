@@ -32,7 +32,7 @@ import raw_nbd as nbd  # noqa: E402
 SIZE = 16 * MIB
 AT = {"small": "0000:00:05.0", "large": "0000:00:06.0", "broken": "0000:00:07.0",
       "slow": "0000:00:08.0", "unplugged": "0000:01:00.0"}
-# Blocks of 512 bytes that the broken one neither reads nor writes.
+# The drive "broken" fails reads and writes of these blocks of 512 bytes.
 BAD_READ, BAD_WRITE = 2048, 4096
 
 VOLUME = """
@@ -130,7 +130,7 @@ def copies_and_odd_requests(machine, name, work, look):
     wanted[9999999:10000002] = b"\xcd" * 3
     seen = bytearray(look())
     for each in (seen, wanted):
-        each[8 * MIB:9 * MIB] = bytes(MIB)  # what a trim leaves is the drive's affair
+        each[8 * MIB:9 * MIB] = bytes(MIB)  # the drive decides the content after a trim
     if seen != wanted:
         raise Failure(f"{name}: the store has something else")
     run("fio", "--name=v", f"--output={work}/f.txt", "--ioengine=nbd", f"--uri={uri}",
@@ -166,7 +166,8 @@ def limit_slow(machine, per_second):
 
 
 def answers_that_come_too_late(machine):
-    """Delayed, and not withheld: QEMU's Abort aborts nothing, and its reset lets them through."""
+    """Answers are delayed, not withheld: QEMU's Abort aborts nothing, and its reset lets them
+    through."""
     with client_of(machine, "slow") as client, client_of(machine, "small") as other:
         client.verify("before")
         limit_slow(machine, 1)
@@ -175,7 +176,7 @@ def answers_that_come_too_late(machine):
         machine.expect(rf"the NVMe drive {AT['slow']} does not answer a command, nor abort it: it "
                        r"is reset, ", after=seen)
         other.verify("meanwhile")
-        errors = {client.reply().error for _ in cookies}  # some pass the reset
+        errors = {client.reply().error for _ in cookies}  # some answers pass the reset
         if not errors <= {0, nbd.EIO}:
             raise Failure(f"the errors of requests are {errors}")
         limit_slow(machine, 0)
@@ -216,7 +217,7 @@ def ready_machine(work, configuration, devices):
 
 
 def drives_in_an_image():
-    """The first process gives them to vfio-pci; clients use good drives and bad ones."""
+    """The first process binds the drives to vfio-pci. Clients use good and bad drives."""
     with tempfile.TemporaryDirectory() as work:
         with ready_machine(work, CONFIGURATION, drives(work)) as machine:
             for name in ("small", "large"):
@@ -259,7 +260,8 @@ TWO_NODES = on_two_shards("256 MiB", ("far", FAR, ""), ("near", NEAR, ""))
 
 
 def a_volume_lives_on_the_node_of_its_drive():
-    """The first drive is at the second node, where the second shard is; the other's is not told."""
+    """The first drive is at the second node, where the second shard is. The machine does not report
+    the node of the other drive."""
     nodes = [option for node in range(2) for option in
              ("-object", f"memory-backend-ram,id=memory{node},size=512M",
               "-numa", f"node,nodeid={node},memdev=memory{node},cpus={node}")]
@@ -293,7 +295,8 @@ PAIRS = on_two_shards("448 MiB", *(
 
 
 def shared_drives(work):
-    """QEMU's options for all of SHARED: of "few" one queue pair for all, of "pair" as slow as told."""
+    """QEMU's options for all drives of SHARED. "few" has one queue pair; "pair" can be slowed
+    down."""
     options = f"{IOMMU.format(bits=48)} -device pcie-root-port,id=plug,addr=9,chassis=1".split()
     options += ["-object", "throttle-group,id=limits"]
     for name, at in SHARED.items():
@@ -315,7 +318,7 @@ def shared_drives(work):
 
 
 def copies_at_once(machine, name, work):
-    """The clients of both volumes of a drive, each on its shard, together."""
+    """The clients of both volumes of a drive, each on its shard, run together."""
     with concurrent.futures.ThreadPoolExecutor(2) as both:
         for done in [both.submit(copies_and_odd_requests, machine, volume, work,
                                  lambda path=os.path.join(work, volume): content(path))
@@ -324,7 +327,7 @@ def copies_at_once(machine, name, work):
 
 
 def a_reset_with_requests_of_two_shards(machine):
-    """One drive is late with the commands of both: it is reset, and each request ends once."""
+    """A drive is late with the commands of both shards. It is reset, and each request ends once."""
     with client_of(machine, "pair1") as first, client_of(machine, "pair2") as second, \
             client_of(machine, "few2") as other:
         both = (first, second)
@@ -350,7 +353,8 @@ def a_reset_with_requests_of_two_shards(machine):
 
 
 def volumes_of_one_drive_on_two_shards():
-    """A queue pair for each shard; a drive that grants fewer; a reset and an unplugging of both."""
+    """Each shard has a queue pair of a drive. One drive grants fewer, one is reset, and one is
+    unplugged."""
     with tempfile.TemporaryDirectory() as work:
         with ready_machine(work, PAIRS, shared_drives(work)) as machine:
             machine.expect(rf"the NVMe drive {SHARED['few']} grants queues for 1 of 2 shards: its "
@@ -372,7 +376,7 @@ def volumes_of_one_drive_on_two_shards():
                 expect_error(second, nbd.EIO, nbd.READ, 0, 4096)
 
 
-# ---- Said before, and counted ----
+# ---- Messages before the boot, and counters ----
 
 BEGIN = SERVE + r"""
 echo 160 > /proc/sys/vm/nr_hugepages
@@ -396,8 +400,8 @@ FIRST, SECOND = "0000:00:05.0", "0000:00:06.0"
 
 
 def what_is_wrong_is_said_and_what_is_done_is_counted():
-    """The cure is run as it is; then each refusal; then a life under load, its counters, a kill, and
-    another life."""
+    """Runs the printed cure, then each refusal, then an appliance under load with its counters, a
+    kill, and another appliance."""
     script = BEGIN + f"""
 look 'nvme = "{SECOND}"'
 /bedplate check /tmp/a.toml 2>&1 | sed -n 's/.* does; //p' > /tmp/cure; sh /tmp/cure

@@ -26,8 +26,8 @@ VOLUME = '[[blockd.volume]]\nname = "{name}"\nbuffer_bytes = "33 MiB"\n{more}\n'
 VOLUMES = {"disk": 'device = "/dev/nvme0n1"\nbytes = "2 MiB"\npolled = true',
            "file": 'file = "/mnt/disk"\npolled = true',
            "idle": 'device = "/dev/nvme1n2"'}
-# How large the requests of nbdcopy are. On 6.1 the drive takes 512 KiB, in 127 segments of a page:
-# one of 512 KiB lies within the first limit, and not within the second.
+# Sizes of nbdcopy's requests. On 6.1 the drive takes at most 512 KiB, in at most 127 segments of a
+# page: a request of 512 KiB meets the first limit, but not the second.
 SMALL, SPLIT, LARGE = 4 * KIB, 512 * KIB, MIB
 
 BEGIN = SERVE + r"""
@@ -49,7 +49,7 @@ stats() { echo "== stats $1"; /bedplate stats --json a; echo == end; }
 
 
 def make_partitioned(path):
-    """A drive with one partition, on which there is an ext4."""
+    """Creates a drive with one partition, which has an ext4."""
     with open(path, "wb") as file:
         file.truncate(SIZE)
         file.seek(446)
@@ -125,15 +125,15 @@ cmp -n {MIB} /dev/zero /dev/nvme1n2; echo == idle $?; umount /mnt; e2fsck -fn /d
         r"opening /tmp/disk for file of volume disk in \[blockd\]: .*; ", None])
     if len(re.findall(r"^== same 0$", guest.output, re.MULTILINE)) != 6:
         raise Failure(f"what was read is not what was written\n{guest.output}")
-    guest.expect(r"^== asleep$")  # which a shard that polls is not
+    guest.expect(r"^== asleep$")  # a shard that polls would not be asleep
     guest.expect(r"^== ended 0$")
-    guest.expect(r"^== idle 0$")  # nothing went to another drive than its own
+    guest.expect(r"^== idle 0$")  # no request went to the wrong drive
     guest.expect(r"^== clean 0$")
     expect_counted(guest)
 
 
 def expect_counted(guest):
-    """Checks that the requests that the drive takes in one piece were polled, and no others."""
+    """Checks that the requests that the drive takes unsplit were polled, and no others."""
     stats = {when: json.loads(text) for when, text in
              re.findall(r"^== stats (\S+)\n(\{[\s\S]*?^\})", guest.output, re.MULTILINE)}
     before = files_in(stats["before"])

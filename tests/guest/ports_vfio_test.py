@@ -104,7 +104,7 @@ class Wire:
                   MAC + socket.inet_aton(self._addresses[0]) + mac + socket.inet_aton(address))
 
     def find(self):
-        """Asks for the port's address until it answers."""
+        """Sends ARP requests for the port's address until the port answers."""
         while True:
             self.arp(1, bytes(6), self._addresses[1])
             while (got := self.receive()) is not None:
@@ -140,7 +140,7 @@ class Wire:
                          lambda got: got[:4] == struct.pack("!HH", 7000, 9000) and got[8:] == data)
 
     def expect_datagram(self, make, port, answers, is_good):
-        """Sends data of `make`, again and again, until `answers` has a datagram that `is_good`."""
+        """Sends data of `make` repeatedly, until `answers` has a datagram that `is_good`."""
         while True:
             data = make()
             self.send_ip(17, struct.pack("!HHHH", 9000, port, 8 + len(data), 0) + data)
@@ -151,7 +151,7 @@ class Wire:
                         return
 
     def say_done(self):
-        """Sends to a port that nobody has, until it is told so."""
+        """Sends to an unused UDP port until an ICMP error reports that."""
         self.expect_echo(17, struct.pack("!HHHH", 9000, 9, 8, 0), 1, lambda got: got[0] == 3)
 
     def use(self):
@@ -163,7 +163,7 @@ class Wire:
 
 
 def run_with_wires(script, cards, use, modules="vfio_iommu_type1 vfio_pci", **machine):
-    """The script in a guest whose cards have a wire each, which `use` is given."""
+    """Runs the script in a guest whose cards have one wire each, and calls `use` with the wires."""
     with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as stack:
         wires = [stack.enter_context(Wire(work, name, *addresses))
                  for name, addresses in zip(("wire", "other"), ((OURS, THEIRS), OTHER))]
@@ -190,8 +190,8 @@ def run_with_wires(script, cards, use, modules="vfio_iommu_type1 vfio_pci", **ma
     return guest
 
 
-# `give ADDRESS` has vfio-pci take a device; `until_done` waits for a datagram to "a" that no socket
-# takes (Wire.say_done).
+# `give ADDRESS` binds a device to vfio-pci. `until_done` waits until "a" has received a datagram
+# that no socket takes (Wire.say_done).
 BEGIN = SERVE + r"""
 echo 160 > /proc/sys/vm/nr_hugepages
 give() {
@@ -209,7 +209,7 @@ until_done() {
 
 
 def sum_of(content):
-    """FNV-1a, as tests/system/port_lender.cc has it."""
+    """FNV-1a, as in tests/system/port_lender.cc."""
     total = 0x811c9dc5
     for byte in content:
         total = (total ^ byte) * 0x01000193 & 0xffffffff
@@ -222,7 +222,8 @@ def stats_of(guest, when):
 
 
 def in_a_guest(card):
-    """Ping and datagrams; the mappings that are left are the same before and after."""
+    """Ping and datagrams work. The number of mappings that are left is the same before and
+    after."""
     guest = run_with_wires(BEGIN + f"""
 cat > /tmp/a.toml << END
 {CONFIGURATION}
@@ -252,14 +253,14 @@ addresses = ["{OTHER[1]}/24"]
 
 
 def what_one_card_receives_another_sends_from_where_it_lies():
-    """A witness at both drivers compares addresses (tests/apps/ports/port_witness.h)."""
+    """A witness at both drivers compares the addresses (tests/apps/ports/port_witness.h)."""
     def use(wire, other):
         wire.find()
         other.find()
         sent = set()
 
         def make():
-            """Another one each time: the witness knows them by their numbers."""
+            """Returns a new datagram each time: the witness knows datagrams by their numbers."""
             made = struct.pack("!I", len(sent)) + os.urandom(len(sent) % 1400)
             sent.add(made)
             return made
@@ -310,8 +311,8 @@ address = "tcp:127.0.0.1:7471"
 
 
 def datagrams_of_a_card_go_by_verbs_from_where_they_lie():
-    """Another appliance reads each by RDMA at the address in the port's buffers, and none was copied
-    to be sent (verbs.bounced_bytes)."""
+    """Another appliance reads each datagram by RDMA at its address in the port's buffers. None is
+    copied for sending (verbs.bounced_bytes)."""
     sent = []
 
     def use(wire):
@@ -345,7 +346,7 @@ kill -TERM $b; wait $b; kill -TERM $a; wait $a; echo == exit $?; cat /tmp/a.log 
         raise Failure(f"bytes bounced, regions registered after the seal: {seen}\n{guest.output}")
 
 
-# `look ADDRESS` shows the reasons against a port there.
+# `look ADDRESS NAME` prints the reasons against a port at that address.
 LOOK = BEGIN + f"""
 cat > /tmp/a.toml << END
 {CONFIGURATION}
@@ -376,7 +377,7 @@ def expect_line(guest, which, pattern):
 
 
 def a_port_that_cannot_be_had_is_one_line_with_its_cure():
-    """The cure of a device that the kernel drives, without vfio-pci, is run as it is."""
+    """The cure for a device of a kernel driver, without vfio-pci, is run unchanged."""
     guest = look(f"""
 look {NOBODY_AT} nobody
 rmmod vfio_pci
@@ -424,7 +425,7 @@ def virtio_net_in_a_guest():
 
 
 def ports_of_an_image():
-    """The same without a system around it: the configuration names the device, and no more."""
+    """The same in an image, without a system around it: the configuration only names the device."""
     with tempfile.TemporaryDirectory() as work:
         config = os.path.join(work, "a.toml")
         with open(config, "w", encoding="utf-8") as file:

@@ -12,8 +12,8 @@
 # The modules are loaded before the command, in order; 126 if one cannot be loaded. A name without a
 # slash is a module of the kernel, which is loaded after its dependencies. The files have the same
 # paths in the guest, or the path in HOST=GUEST; dynamic programs bring their libraries.
-# --mode takes the programs of another build than build/release.
-# The counts of programs of build/coverage go into a separate folder in COVERAGE_RAW.
+# --mode takes the programs of build/MODE instead of build/release. The coverage counts of programs
+# of build/coverage go into a separate folder in COVERAGE_RAW.
 #
 # The kernel's log comes over a serial port, the command's output and its exit code over virtio.
 # QEMU's own exit code is useless: it is 0 after a kernel panic. Nothing is left behind: QEMU ends
@@ -58,7 +58,7 @@ for program in bedplate bedplate-tests; do
   [ -e "$build/$program" ] || continue
   strip -o "$work/tree/$program" "$build/$program"
 done
-cp "$root"/apps/*.toml "$work/tree/apps/"  # tests read them, and what is said of them
+cp "$root"/apps/*.toml "$work/tree/apps/"  # tests read them, and their documentation
 cp "$root/docs/configuration.md" "$work/tree/docs/"
 cp "$root/tests/guest/init" "$work/tree/init"
 : > "$work/tree/modules/order"
@@ -92,15 +92,15 @@ done > "$work/tree/command"
 
 numa=()
 for ((node = 0; node < nodes; ++node)); do
-  # Without its share of the cores a node has memory only.
+  # With fewer cores than nodes, a node has only memory.
   share=''
   ((cpus < nodes)) || share=",cpus=$((node * cpus / nodes))-$(((node + 1) * cpus / nodes - 1))"
   numa+=(-object "memory-backend-ram,id=memory$node,size=$((memory_mib / nodes))M"
     -numa "node,nodeid=$node,memdev=memory$node$share")
 done
 touch "$work"/{log,output,status,counted}
-# Emulated, "rep stosb" goes byte by byte; without erms the kernel clears pages by eight. On a busy
-# machine the timer is late now and then, and the kernel's check of it panics.
+# An emulated "rep stosb" writes byte by byte; without erms the kernel clears pages by eight bytes.
+# On a busy machine the timer is sometimes late, and the kernel's check of it would panic.
 # shellcheck disable=SC2086
 timeout -k 5 "$seconds" qemu-system-x86_64 -accel tcg -cpu max,-erms,-fsrm -smp "$cpus" \
   -m "${memory_mib}M" "${numa[@]}" $qemu_options \

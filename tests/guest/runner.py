@@ -7,10 +7,11 @@ import sys
 import time
 import traceback
 
-# The limit of one test: longer than any guest's own limit, so that a late guest is told as that.
+# The limit of one test: longer than any guest's own limit, so that a late guest is reported as
+# late.
 TEST_SECONDS = 1300
-# Since the epoch; a test that is not done by then has failed. A script that runs several such
-# programs sets it.
+# In seconds since the epoch: a test that is not done by then fails. Set by a script that runs
+# several such programs.
 CHECK_END = float(os.environ.get("CHECK_END", "inf"))
 
 
@@ -32,7 +33,7 @@ class Skip(Exception):
 
 @contextlib.contextmanager
 def limit(seconds):
-    """Raises Late in its `with` after so many seconds; of nested limits, the first to end counts.
+    """Raises Late inside the `with` after `seconds`. Of nested limits, the first to end counts.
 
     Only in the main thread. Late ends a wait at once: subprocess.run kills its program.
     """
@@ -57,8 +58,8 @@ def told(error):
 
 
 def run(test):
-    """Once more where QEMU crashed. Debian's 7.2 does so in one boot of some hundreds with NVMe
-    drives, before the guest's first line (a null pointer at a0)."""
+    """Runs the test, and once more if QEMU crashed. Debian's 7.2 crashes in one of some hundred
+    boots with NVMe drives, before the guest's first line (a null pointer at a0)."""
     try:
         test()
     except Crashed as crash:
@@ -67,13 +68,13 @@ def run(test):
 
 
 def run_tests(tests):
-    """Runs those whose name has one of the program's arguments in it, and none of those after a
-    minus; without any, all.
+    """Runs the tests whose name has one of the program's arguments in it, without those that an
+    argument after a minus excludes; without arguments, all.
 
-    With names in ONLY_TESTS, a line each, just these run. Each gets a line, and at the end there is
-    `N passed, N failed, N skipped`, whatever happened in between; before it `failed: NAME` for each
-    that failed. None takes longer than TEST_SECONDS, and nothing goes on after CHECK_END.
-    Returns the exit code: 1 when anything failed.
+    If ONLY_TESTS has names, one per line, only these run. Each test prints a line. At the end
+    `failed: NAME` is printed for each failed test, and then `N passed, N failed, N skipped`, even
+    after an interruption. No test takes longer than TEST_SECONDS, and nothing runs after CHECK_END.
+    Returns the exit code: 1 if a test failed.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # machines end with their `with`
     passed = skipped = 0

@@ -18,7 +18,7 @@ constexpr uint64_t kFlowNs = 500 * kNsPerMs;
 
 struct Greeting {
   uint64_t instance;
-  uint64_t to_instance;  // as far as it knows
+  uint64_t to_instance;  // the receiver's instance, as far as the sender knows
   uint64_t has_received;
   uint64_t began_at;
   uint64_t received;
@@ -30,7 +30,7 @@ struct DataHeader {
   uint64_t number;
 };
 
-// How long message `number` is behind its header.
+// The bytes of message `number` after its header.
 size_t data_bytes(uint64_t number) { return number * 263 % 3500; }
 
 template <typename Type>
@@ -108,7 +108,7 @@ void Traffic::send_data() noexcept {
   }
 }
 
-// Takes note that something came from the peer, and of which instance it is.
+// Records that a message of the peer's `instance` has come.
 void Traffic::hear_of(uint64_t instance) noexcept {
   const uint64_t now_ns = monotonic_ns();
   if (is_silent_) {
@@ -137,7 +137,7 @@ void Traffic::take_greeting(const Message& message) noexcept {
   std::memcpy(&greeting, message.payload.data(), sizeof greeting);
   hear_of(greeting.instance);
   theirs_ = greeting.area;
-  // Otherwise it is meant for our predecessor.
+  // A greeting to another instance is meant for our predecessor.
   if (greeting.to_instance != options_.instance || greeting.has_received == 0) return;
   // An earlier instance of the peer acknowledged these messages, and this one has got them again.
   if (greeting.began_at < acknowledged_before_) {
@@ -157,7 +157,7 @@ void Traffic::take_data(const Message& message) noexcept {
   std::memcpy(&header, message.payload.data(), sizeof header);
   hear_of(header.instance);
   if (!has_received_) {
-    // A new peer begins at 0. An older peer goes on: to it we may be a successor.
+    // A new peer begins at 0. An older peer continues, because for it we may be a successor.
     if (was_known_ && header.number != 0) {
       report_fault("the first message of a new peer is %" PRIu64, header.number);
     }
@@ -189,7 +189,7 @@ void Traffic::look_at_silence(uint64_t now_ns) noexcept {
   std::printf("traffic: %s is silent\n", options_.peer_name.c_str());
 }
 
-// Says it once each kind has ended something since the last time.
+// Prints `traffic: flows` once each kind has ended an operation since the last time.
 void Traffic::look_at_flow(uint64_t now_ns) noexcept {
   if (now_ns < flow_told_ns_ + kFlowNs) return;
   const std::array<uint64_t, 7> flow = {acknowledged_,          received_,    lender_.ends().done(),

@@ -26,7 +26,7 @@
 
 namespace bedplate::traffic {
 
-inline constexpr AmId kGreeting = 1;  // one's name, messages received, memory for the peer's puts
+inline constexpr AmId kGreeting = 1;  // the instance, messages received, memory for the peer's puts
 inline constexpr AmId kData = 3;
 inline constexpr AmId kLent = 5;
 inline constexpr AmId kUnread = 6;  // a loan that its receiver has not read
@@ -40,7 +40,7 @@ struct UnreadLoan {
   uint64_t number;
 };
 
-// How operations ended.
+// Counts of operations by their outcome.
 struct Ends {
   uint64_t started = 0;
   uint64_t counts[3] = {};  // by Outcome
@@ -55,11 +55,11 @@ uint64_t fault_count() noexcept;
 
 // Fills `bytes` with the content of operation `number` of `stream`: no two have a word in common.
 void fill(std::span<std::byte> bytes, uint64_t stream, uint64_t number) noexcept;
-// The word at place `index` of it.
+// The word at `index` of that content.
 uint64_t word_of(uint64_t stream, uint64_t number, size_t index) noexcept;
 bool is_filled(std::span<const std::byte> bytes, uint64_t stream, uint64_t number) noexcept;
 
-// An operation with somebody who wants to know.
+// An operation that calls on_end() of its owner.
 template <typename Owner>
 struct Operation : Completion {
   explicit Operation(Owner* whose) : owner(whose) {
@@ -70,13 +70,13 @@ struct Operation : Completion {
   Owner* owner;
 };
 
-// One piece of the peer's memory: put, flush, get, compare, and again.
+// One slot of the peer's memory: put, flush, get, compare, and again.
 class PutSlot {
  public:
   PutSlot(uint32_t index, Ends* puts, Ends* gets);
   // Takes the next step. `may_begin`: also begins the next put.
   void step(Endpoint& peer, const RemoteMemory& area, bool may_begin) noexcept;
-  // The bytes there are unknown from now on: they are read before the next put.
+  // Makes the bytes of the slot unknown: they are read before the next put.
   void forget() noexcept;
   bool is_idle() const noexcept { return state_ == State::kIdle || is_first_; }
   void on_end(Outcome outcome) noexcept;
@@ -95,11 +95,11 @@ class PutSlot {
   bool is_forgotten_ = false;         // the bytes there are unknown
   std::vector<std::byte> sent_;
   std::vector<std::byte> seen_;
-  std::vector<std::byte> known_;  // the bytes before
+  std::vector<std::byte> known_;  // the bytes before the put
   Operation<PutSlot> operation_{this};
 };
 
-// Two words of the peer: one counts, the other is exchanged.
+// Two words of the peer: one is a counter, the other is exchanged.
 class AtomicWords {
  public:
   explicit AtomicWords(Ends* ends) : ends_(ends) {}
@@ -142,18 +142,18 @@ class Lender {
     bool is_lent = false;
   };
   Block blocks_[kBlockCount];
-  std::vector<uint8_t> outcomes_;  // by number; kPending until it has one
+  std::vector<uint8_t> outcomes_;  // by number; 0xff while it has not ended
   Ends ends_;
   uint64_t unread_ = 0;
 };
 
-// Loans that come: each is read to where it belongs, compared, and given back.
+// Loans from the peer: each is read into its own buffer, compared, and returned.
 class Borrower {
  public:
   explicit Borrower(Messenger& messenger);
   void take(const Message& message) noexcept;
   void step(Endpoint& peer, uint64_t lender) noexcept;
-  // Another peer numbers anew.
+  // A new peer numbers its loans anew.
   void forget() noexcept;
   bool is_idle() const noexcept;
   uint64_t read_count() const noexcept { return read_; }
@@ -171,7 +171,7 @@ class Borrower {
 
   Messenger* const messenger_;
   Read reads_[kReadCount];
-  std::vector<uint64_t> unread_;  // to be told
+  std::vector<uint64_t> unread_;  // numbers to report to the lender
   uint64_t next_ = 0;
   bool is_new_ = true;
   uint64_t read_ = 0;
@@ -189,9 +189,9 @@ class Traffic {
  public:
   explicit Traffic(const TrafficOptions& options);
 
-  // Goes on with everything. To be called all the time.
+  // Continues all traffic. Called all the time.
   void step(bool may_begin) noexcept;
-  // All that was begun has ended, and what was sent is acknowledged.
+  // Whether all operations have ended, and all sent messages are acknowledged.
   bool is_drained() const noexcept;
   // One line of JSON.
   std::string account(const VerbsCounters& counters) const;
@@ -213,11 +213,11 @@ class Traffic {
   RemoteMemory mine_;  // options.area, as the peer reaches it
   // The peer.
   uint64_t peer_instance_ = 0;
-  bool was_known_ = false;  // by an instance before
+  bool was_known_ = false;  // by an earlier instance
   RemoteMemory theirs_;
   uint64_t heard_ns_ = 0;
   bool is_silent_ = true;
-  // Each kind of traffic, as the last line about them found it.
+  // Counts of each kind of traffic at the last line `traffic: flows`.
   std::array<uint64_t, 7> flow_ = {};
   uint64_t flow_told_ns_ = 0;
   // Messages to it.

@@ -106,7 +106,7 @@ void Borrower::step(Endpoint& peer, uint64_t lender) noexcept {
     if (read.state != Read::State::kDue) continue;
     const SendStatus status = peer.get(read.bytes, read.loan.remote, &read);
     if (status == SendStatus::kPending) read.state = Read::State::kReading;
-    // Its connection is lost, and so the loan.
+    // The loan is lost with its connection.
     if (status == SendStatus::kRefused || status == SendStatus::kGone) end(read, false);
   }
   while (!unread_.empty()) {

@@ -12,11 +12,11 @@
 namespace bedplate::traffic {
 namespace {
 
-constexpr uint64_t kPutStream = 1000;  // and the index of the slot
+constexpr uint64_t kPutStream = 1000;  // plus the index of the slot
 
 std::atomic<uint64_t> faults{0};
 
-// At the end of the area, behind the slots.
+// The words are at the end of the area, behind the slots.
 RemoteMemory word_at(const RemoteMemory& area, uint64_t index) {
   return area.part(kSlotCount * kSlotBytes + index * sizeof(uint64_t), sizeof(uint64_t));
 }
@@ -34,7 +34,7 @@ void report_fault(const char* format, ...) noexcept {
 uint64_t fault_count() noexcept { return faults; }
 
 uint64_t word_of(uint64_t stream, uint64_t number, size_t index) noexcept {
-  return (stream << 48 ^ number << 16 ^ index) * 0x9e3779b97f4a7c15;  // odd: one to one
+  return (stream << 48 ^ number << 16 ^ index) * 0x9e3779b97f4a7c15;  // odd: distinct words
 }
 
 void fill(std::span<std::byte> bytes, uint64_t stream, uint64_t number) noexcept {

@@ -22,17 +22,17 @@ from image import VMLINUX, Image
 from machine import Machine, ROOT
 from runner import Failure, run_tests
 
-PATIENCE_SECONDS = 120  # of any one wait: it ends a hang. How long it took is printed
+PATIENCE_SECONDS = 120  # limit of one wait, which ends a hang; the real time is printed
 
-# The times that docs/verbs.md promises, with what an emulated machine beside others may add: an
-# outage of this length is noticed.
-STALL_SECONDS = 5 + 1         # of soft RoCE, which may stop without a word (stall_ns_max)
+# The times that docs/verbs.md promises, and a margin for a busy emulated machine. An outage of this
+# length is noticed.
+STALL_SECONDS = 5 + 1         # soft RoCE may stop without notice (stall_ns_max)
 NOTICED_SECONDS = STALL_SECONDS + 2  # by traffic that is not answered
 NOTICED_IDLE_SECONDS = 8 + 3  # by the lifeline, without traffic (silence_ns_max and a third)
-SILENT_SECONDS = 3  # in which nothing happens, and is to happen
+SILENT_SECONDS = 3  # in which nothing must happen
 
-# Linux 6.1's Soft RoCE does it by itself on a busy machine: it loses its timer. Then the other end
-# is told by its peer that begins anew.
+# On a busy machine Linux 6.1's Soft RoCE stalls by itself, because it loses its timer. The other
+# end then sees that its peer begins anew.
 STALLED = "its device, or this one, does not end what was posted"
 FOLLOWED = "the peer is gone or begins anew"
 
@@ -68,7 +68,7 @@ class Appliance:
         return self.host.expect(pattern, seconds, self.begin if after is None else after)
 
     def expect_heard(self):
-        """Waits until its peer is not silent."""
+        """Waits until this appliance hears from its peer."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self.host.count(r"^traffic: [ab] is silent$", self.begin) >= \
                 self.host.count(r"^traffic: [ab] is heard", self.begin):
@@ -77,8 +77,8 @@ class Appliance:
             time.sleep(0.05)
 
     def expect_flow(self):
-        """Waits until traffic of all kinds has come and gone twice since now: the first time some of
-        it may be older."""
+        """Waits until traffic of all kinds has flowed twice from now on: the first time may include
+        older traffic."""
         mark = self.host.mark()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self.host.count(r"^traffic: flows$", mark) < 2:
@@ -110,7 +110,7 @@ def start_both(*more):
 
 
 class Stalled(Failure):
-    """Soft RoCE lost its timer, where no connection was to be lost."""
+    """Soft RoCE lost its timer in a test that must lose no connection."""
 
 
 def fail(text, *sides, kind=Failure):
@@ -135,8 +135,8 @@ def expect_flow(a, b):
 
 
 def settle(a, b):
-    """Lets both end what they have begun, checks their accounts, and returns them."""
-    for _ in range(2):  # what one says when it has ended may miss what the other still does
+    """Lets both finish their operations, checks their accounts, and returns them."""
+    for _ in range(2):  # the first account may miss operations that the other side still ends
         marks = [one.host.mark() for one in (a, b)]
         for one in (a, b):
             one.stop()
@@ -154,7 +154,8 @@ def settle(a, b):
 
 
 def check_loans(accounts):
-    """The loans of two hosts that both ran all the time: each finished one was read."""
+    """Checks the loans of two hosts that ran all the time: each loan that ended as done was
+    read."""
     for account, other in zip(accounts, reversed(accounts)):
         loans = account["loans"]
         if not loans["done"] <= other["loans_read"] <= loans["done"] + loans["unknown"]:
@@ -175,7 +176,7 @@ def say(accounts, text):
 
 
 def settle_survivors(a, b):
-    """The accounts of a, which was started last, and of b, which has lost its peer once."""
+    """Returns the accounts of a, which was started last, and of b, which has lost its peer once."""
     accounts = settle(a, b)
     if [account["broken"] for account in accounts] != [0, 1]:
         fail(f"connections were lost: {accounts}", a, b)
@@ -186,8 +187,8 @@ def settle_survivors(a, b):
 
 
 def cable_that_is_pulled_under_traffic():
-    """Short enough, the queue pair sends again by itself; longer, and the connection is lost and
-    comes back. Longer than give_up_ms: sends say kGone meanwhile."""
+    """After a short outage the queue pair sends again by itself. After a longer one the connection
+    is lost and comes back. During an outage longer than give_up_ms, sends return kGone."""
     a, b = start_both()
     expect_flow(a, b)
     times = []
@@ -196,7 +197,8 @@ def cable_that_is_pulled_under_traffic():
         begin = time.monotonic()
         puller.host.pull_cable()
         for one in (a, b):
-            # Soft RoCE tries for longer where its own link is down: there the lifeline tells.
+            # Soft RoCE retries for longer while its own link is down; there the lifeline notices
+            # the outage.
             patience = NOTICED_IDLE_SECONDS if one is puller else NOTICED_SECONDS
             if seconds > patience:
                 one.expect(r"verbs: lost the connection to [ab] at ", PATIENCE_SECONDS, marks[one])
@@ -219,13 +221,13 @@ def cable_that_is_pulled_under_traffic():
 
 
 def hosts_that_are_frozen_under_traffic():
-    """For moments, which the queue pair bridges; and until the other one has noticed: then the one
-    that was frozen learns that its connection is gone."""
+    """Hosts are frozen for a moment, which the queue pair bridges, and until the other host has
+    noticed. Then the frozen host learns that its connection is gone."""
     a, b = start_both()
     for victim in (a, b, a):
         expect_flow(a, b)
         victim.host.freeze()
-        time.sleep(1)  # a moment, as a queue pair bridges it
+        time.sleep(1)  # the queue pair bridges such a moment
         victim.host.thaw()
     times = []
     for victim, other in ((b, a), (a, b)):
@@ -252,8 +254,8 @@ def hosts_that_are_frozen_under_traffic():
 
 
 def processes_that_are_killed_and_started_again():
-    """First the one that listens, then the one that dials. An acknowledged message is not sent
-    again to the successor; messages that the dead process had not consumed are counted."""
+    """Kills the listening process first, then the dialing one. An acknowledged message is not sent
+    again to the successor. Messages that the dead process had not consumed are counted."""
     a, b = start_both()
     for victim, survivor in ((b, a), (a, b)):
         expect_flow(a, b)
@@ -267,7 +269,7 @@ def processes_that_are_killed_and_started_again():
 
 
 def hosts_that_are_reset_under_traffic():
-    """No FIN: traffic that is not answered tells, or the successor."""
+    """A reset sends no FIN. Traffic without answers, or the successor, reveals it."""
     a, b = start_both()
     for victim, survivor in ((b, a), (a, b)):
         expect_flow(a, b)
@@ -283,8 +285,8 @@ def hosts_that_are_reset_under_traffic():
 
 
 def host_that_is_reset_while_nobody_sends():
-    """The one that dials hears nothing of the end of the one that listens, and has nothing to send:
-    the lifeline tells it, and it dials again."""
+    """The dialing host learns nothing of the listening host's end, and has nothing to send. The
+    lifeline notices the end, and the host dials again."""
     a, b = start_both("silent=1")
     time.sleep(SILENT_SECONDS)  # a message without its acknowledgement would show the loss
     mark = a.host.mark()
@@ -302,7 +304,8 @@ def host_that_is_reset_while_nobody_sends():
 
 
 def host_that_loses_power_while_nobody_sends():
-    """A host that only listens learns it, too. The last test: the host does not come back."""
+    """A host that only listens notices it, too. This is the last test: the host does not come
+    back."""
     a, b = start_both("silent=1")
     time.sleep(SILENT_SECONDS)  # as above
     mark = b.host.mark()
@@ -316,7 +319,7 @@ def host_that_loses_power_while_nobody_sends():
 REFUSALS = {
     "records": r"refusing a connection from 10\.0\.0\.3: a malformed record; further ones are ",
     "flood": None,
-    # The end of the attack before it may be noticed as late as here.
+    # The end of the previous attack may be noticed only here.
     "messages": r"(cutting off|lost the connection to) c at 10\.0\.0\.3: (?!the peer is gone)",
     "window": r"(cutting off|lost the connection to) c at 10\.0\.0\.3: (more than its window|RNR)",
     "memory": r"lost the connection to c at 10\.0\.0\.3: .*asked for memory that it was not given",
@@ -324,8 +327,9 @@ REFUSALS = {
 
 
 def hostile_host_beside_honest_ones():
-    """Under the name of a peer that b knows. Each attack is refused, by b or its device; b's log
-    says so, once, with the attacker's address; and a and b do not notice."""
+    """The hostile host uses the name of a peer that b knows. b or its device refuses each attack.
+    b's log has it once, with the attacker's address. The traffic between a and b is not
+    affected."""
     a, b = start_both()
     c = list(hosts)[2]
     export = b.expect(r"^traffic: export (\S+)$", PATIENCE_SECONDS).group(1)
@@ -347,7 +351,7 @@ def hostile_host_beside_honest_ones():
 
 
 def mtu_that_differs_between_hosts():
-    """Packets of the smaller one; each says so, and nothing else changes."""
+    """Both hosts use packets of the smaller MTU, and log it. Nothing else changes."""
     a, b = appliances()
     a.host.run("ip link set eth1 mtu 9000")
     try:
@@ -365,8 +369,8 @@ def mtu_that_differs_between_hosts():
 
 
 def mtu_that_is_smaller_on_the_way():
-    """Small messages arrive and large ones do not, which nobody tells: the log must say where to
-    look. Once the way is as wide as the hosts are, all is well; nothing was lost."""
+    """The switch passes small packets and drops large ones without notice: the log must have the
+    cure. When the switch passes packets of the hosts' MTU, traffic flows, and nothing was lost."""
     a, b = appliances()
     for one in (a, b):
         one.host.run("ip link set eth1 mtu 9000")
@@ -393,7 +397,7 @@ def mtu_that_is_smaller_on_the_way():
 
 
 def peers_that_do_not_answer():
-    """The log's lines for a peer whose address nobody has, for one that is not started, and for a
+    """The log has lines for a peer at an unused address, for a peer that is not started, and for a
     host without RDMA."""
     c = list(hosts)[2]
     for dial, line in (("tcp:10.0.0.9:7471", "(no answer in time|No route to host)"),
@@ -440,14 +444,14 @@ def measure(host, words):
 
 
 def perf_measures_between_hosts():
-    """Figures are there, and agree with one another; how large they are is another matter."""
+    """The figures exist, and agree with one another. Their sizes are not checked."""
     a, b = serve_perf()
     order = ["min_ns", "p50_ns", "p90_ns", "p99_ns", "p999_ns", "max_ns"]
     for operation in ("send", "put", "get"):
         results = measure(a, f"{operation} -n 50 --size 8,4K")
         for result, size in zip(results, (8, 4096), strict=True):
             times = [result[key] for key in order]
-            verified = 200 if operation == "get" else 400  # the warm-up, at the side that gets something
+            verified = 200 if operation == "get" else 400  # the warm-up, at each receiving side
             if (result["bytes"], result["count"], result["verified"]) != (size, 50, verified) \
                     or times != sorted(times) or not 0 < times[0] <= result["mean_ns"] <= times[-1]:
                 raise Failure(f"{operation}: {result}")
@@ -476,7 +480,7 @@ def perf_measures_between_hosts():
 
 
 def perf_ends_when_its_server_vanishes():
-    """Its process, and its host without a word."""
+    """perf ends if the server's process is killed, or its host vanishes without notice."""
     for words, vanish, come_back in (
             ("send", lambda b: b.run("killall -KILL bedplate"), lambda _: None),
             ("get", Host.freeze, Host.thaw),
@@ -497,7 +501,7 @@ def perf_ends_when_its_server_vanishes():
                  "and start this one again$", PATIENCE_SECONDS, mark)
 
 
-# An image that only reads its peer's memory, or answers such a peer.
+# An image that only reads its peer's memory, or answers a peer that does.
 REMOTE_READ = os.path.join(ROOT, "build", "release", "examples", "remote_read")
 IMAGE = """
 [appliance]
@@ -528,8 +532,8 @@ def image_of(directory, name, number, more):
 
 
 def images_with_a_list_of_peers_read_each_others_memory():
-    """d reads from e, once a second; and again after a reset of e, and after one of d. d compares
-    every byte."""
+    """d reads from e once a second, and again after a reset of e, and after a reset of d. d
+    compares every byte."""
     address = "tcp:10.0.0.5:7471"
     dial = f'[[verbs.peer]]\nname = "e"\naddress = "{address}"'
     listen = f'''listen = "{address}"
@@ -577,7 +581,8 @@ def boot_anew():
 
 
 def stopped_card():
-    """The address of a host whose emulated card sends no more; None: all send, or cannot say."""
+    """The address of a host whose emulated card sends no more. None: all cards send, or the hosts
+    do not answer."""
     try:
         for host in hosts:
             host.restore()

@@ -15,8 +15,9 @@ from configuration import SERVE, smallest
 from guest_test import RUN, VERBS_MODULES, Guest
 from runner import Failure, run_tests
 
-# The beginning of every script: the device (a test makes it, as `rdma link add` is missing), and
-# functions. `until_state NAME STATE` waits for the state of an appliance's only peer.
+# The beginning of every script: functions. make_device creates the device with a unit test, because
+# `rdma link add` is missing. `until_state NAME STATE` waits for the state of an appliance's only
+# peer.
 BEGIN = SERVE + r"""
 echo 128 > /proc/sys/vm/nr_hugepages
 mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' > /etc/passwd
@@ -60,7 +61,7 @@ def stats_of(guest, name):
 
 
 def two_appliances_find_one_another():
-    """b dials a; b is killed and comes again; nothing is registered after the seal."""
+    """b dials a, is killed and started again. Nothing is registered after the seal."""
     guest = run(r"""
 make_device
 configure a "$A
@@ -87,14 +88,16 @@ cat /tmp/a.log /tmp/b.log
     pool, verbs = counters["pool"], counters["verbs"]
     seen = (pool["registrations"], pool["registrations_after_seal"], counters["audit"],
             verbs["connected"], verbs["broken"], counters["peer"])
-    # boot, heap, verbs and the export; the export once more, flush word and bounce buffer
+    # The regions: boot, heap, verbs and the export; the export once more, flush word and bounce
+    # buffer.
     if seen != (7, 0, "ok", 2, 1, {"b": {"state": "connected"}}):
         raise Failure(f"the counters say {seen}\n{guest.output}")
     guest.expect(r"^bedplate: a: verbs through rxe0 port 1, ::ffff:127\.0\.0\.1, MTU \d+, 1 peer$")
 
 
 def what_is_missing_is_in_one_report():
-    """No hugepages and no device, in each way that there may be none, each with what cures it."""
+    """One report has the missing hugepages and the missing device, with the cures, for each cause
+    of a missing device."""
     report = r"""
 echo 0 > /proc/sys/vm/nr_hugepages
 configure a "$A"
@@ -174,8 +177,8 @@ cat /tmp/a.log
 
 
 def services_converse_by_name_with_another_appliance():
-    """tests/places, as on one machine (tests/system/places_test.py): the same code, by verbs. The
-    shard that [verbs] names has the peers; so it is the one that asks."""
+    """Runs tests/places by verbs, the same code as on one machine (tests/system/places_test.py).
+    The shard that [verbs] names has the peers, so it sends the requests."""
     places = os.path.join(os.path.dirname(RUN), "..", "..", "build/release/places")
     guest = run(r"""
 make_device
@@ -198,9 +201,9 @@ grep -v ' by ' /tmp/a.log /tmp/b.log
 
 
 def appliances_that_gave_up_root_converse():
-    """Both as nobody, by each way to connect. Linux takes what soft RoCE is asked by write() only
-    from threads with the very credentials that opened the device. A device that nobody may open is
-    told before."""
+    """Both appliances run as nobody, with each kind of connection. Linux takes soft RoCE's commands
+    by write() only from threads with the same credentials that opened the device. A device that the
+    user may not open is reported before the boot."""
     places = os.path.join(os.path.dirname(RUN), "..", "..", "build/release/places")
     guest = run(r"""
 make_device
@@ -246,9 +249,10 @@ echo == check; /places check /tmp/a.toml 2>&1; echo == check $?
 
 
 def an_application_reads_exports_and_loans():
-    """apps/examples/remote_read.cc. A loan of malloc'd memory goes through the bounce buffer, since
-    soft RoCE does not enforce windows; with remote = "read" it is read where it lies, from a heap
-    that was registered once more, and no window is bound either. A datagram comes before."""
+    """Runs apps/examples/remote_read.cc. A loan of malloc'd memory goes through the bounce buffer,
+    because soft RoCE does not enforce windows. With remote = "read" the peer reads it in place,
+    from a heap that was registered once more, and no window is bound either. A datagram comes
+    before."""
     example = os.path.join(os.path.dirname(RUN), "..", "..", "build/release/examples/remote_read")
     guest = run(r"""
 make_device
@@ -281,9 +285,10 @@ done
 
 
 def a_process_registers_what_the_plan_says_before_it_is_ready():
-    """With the owner's device, the second of two: its segment 0, its heap and its FIFOs; members,
-    which it only reads, Linux 6.1 cannot pin. As a peer of the owner, it sends out of its heap.
-    A process without a device does not come to be: the owner is told why."""
+    """A process registers its segment 0, its heap and its FIFOs with the owner's device, the second
+    of two. Linux 6.1 cannot pin the segment members, which the process only reads. As a peer of the
+    owner, the process sends out of its heap. A process whose device is missing does not join, and
+    the owner learns the reason."""
     built = os.path.join(os.path.dirname(RUN), "..", "..", "build", "release")
     guest = run(r"""
 configure a "required = false
@@ -325,7 +330,7 @@ echo == plan; /bedplate plan /tmp/a.toml
     facts = json.loads(guest.expect(r"^== worker\n(\{.*\})\n== exit 0$").group(1))
     seen = (facts["registrations"], facts["after_seal"], facts["keyed_segments"], facts["audit"],
             facts["device"])
-    # Read-only are members, verbs, and the heaps of the two others.
+    # The segments members and verbs, and the heaps of the two other processes, are read-only.
     if seen != (planned, 0, planned, "ok", "rxe1") or facts["segments"] != planned + 4:
         raise Failure(f"{planned} regions were planned; the process says {facts}\n{guest.output}")
     facts = json.loads(guest.expect(r"^== peer\n(?:bedplate: .*\n)*(\{.*\})\n== exit 0$").group(1))

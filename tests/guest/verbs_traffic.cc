@@ -1,18 +1,19 @@
 // One of two hosts that are connected by verbs, for tests/guest/two_guests_test.py:
 //
-//   verbs_traffic talk KEY=VALUE...      an appliance with one peer: traffic that proves itself, in
-//                                        both directions (traffic.h), until it is told to stop
+//   verbs_traffic talk KEY=VALUE...      an appliance with one peer: verified traffic in both
+//                                        directions (traffic.h) until it is stopped
 //   verbs_traffic hostile KEY=VALUE...   a stranger under the name of a listed peer (attacks.h)
 //   verbs_traffic device KEY=VALUE...    only makes `interface` an RDMA device
 //
 //   name=a          its own name                 listen=tcp:10.0.0.1:7471    where it is dialed
 //   peer=b          the peer's                   dial=tcp:10.0.0.2:7471      where the peer listens
-//   listed=c        who is known beside it       interface=eth1              made an RDMA device
+//   listed=c        another known peer           interface=eth1              made an RDMA device
 //   give_up_ms=N    then sends say kGone         silent=1                    only waits
 //   windows=1       lends through memory windows
-//   quirk_off=NAME  does not get around the quirk NAME (device_quirks.h)
+//   quirk_off=NAME  does not work around the quirk NAME (device_quirks.h)
 //
-// SIGUSR1: begins nothing new, waits until all has ended, prints the account; SIGUSR2: goes on.
+// SIGUSR1: begins nothing new, waits until all operations have ended, and prints the account.
+// SIGUSR2: continues.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>

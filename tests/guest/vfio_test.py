@@ -21,13 +21,14 @@ from runner import Failure, run_tests
 
 EDU = os.path.join(ROOT, "build", MODE, "examples", "edu")
 MODULES = "vfio_iommu_type1 vfio_pci"
-# 39 bits of address are its default, and the pool lies above.
+# The IOMMU's default is 39 bits of address; the pool lies above.
 IOMMU = "-machine q35 -device intel-iommu,aw-bits={bits},intremap=on,caching-mode=on"
 DEVICES = "-device edu,addr=5,dma_mask=0xffffffffffffffff -device e1000e,addr=6,romfile="
 EDU_AT, NIC_AT = "0000:00:05.0", "0000:00:06.0"
 
-# `give ADDRESS` has vfio-pci take a device, as the preflight's cures say; `configure ADDRESS` writes
-# the configuration of an appliance that drives it, `look` shows the reasons against it.
+# `give ADDRESS` binds a device to vfio-pci, like the cures of the preflight. `configure ADDRESS`
+# writes the configuration of an appliance that drives it. `look ADDRESS` prints the reasons against
+# it.
 BEGIN = SERVE + r"""
 echo 64 > /proc/sys/vm/nr_hugepages
 mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n' > /etc/passwd
@@ -65,8 +66,8 @@ def expect_look(guest, *lines):
 
 
 def unit_tests_behind_an_iommu():
-    """The registration device with a real device's DMA; only tests that need a machine without VFIO
-    are skipped."""
+    """The registration device works with the DMA of a real device. Only tests that need a machine
+    without VFIO are skipped."""
     guest = run(f"give {EDU_AT}; give {NIC_AT}; /bedplate-tests -g Vfio -g PciDevice; "
                 "echo == tests $?", memory_mib=3072)
     guest.expect(r"^== tests 0$")
@@ -100,7 +101,7 @@ def a_device_that_is_not_there():
 
 
 def a_device_that_the_kernel_drives_and_the_commands_that_take_it():
-    """The cure is run as it is, and then the device can be had."""
+    """The cure is run unchanged, and then the device can be used."""
     guest = run(f"""look {NIC_AT}
 /edu check /tmp/a.toml 2>&1 | sed -n 's/.* does; //p' > /tmp/cure; sh /tmp/cure
 /edu check /tmp/a.toml; echo == after the cure $?""", modules=f"{MODULES} e1000e")
@@ -114,7 +115,7 @@ def an_iommu_of_39_bits():
                 r"are needed; give the virtual machine an IOMMU of 48 bits ")
 
 
-# Debian's kernel is built without no-IOMMU mode. This module stands in for it: it gives a device
+# Debian's kernel is built without no-IOMMU mode. This module simulates it: it gives a device
 # without an IOMMU a group of this name.
 NO_IOMMU_MODE = r"""
 #include <linux/iommu.h>
@@ -154,7 +155,8 @@ def an_iommu_that_does_not_remap_interrupts():
 
 
 def without_the_modules_their_names_are_said():
-    """The driver is there, so that the device can be bound, and type 1 is not."""
+    """The driver vfio_pci is loaded, so that the device can be bound. The module of type 1 is
+    not."""
     expect_look(run(f"give {EDU_AT}; look {EDU_AT}", modules="vfio_pci"),
                 r"^bedplate: looking for VFIO's IOMMU of type 1: this kernel has none; load its "
                 r"module: modprobe vfio_iommu_type1$")
