@@ -33,8 +33,8 @@ void broken_begin(NvmeIo& io, NvmeOperation& operation, uint64_t now_ns) noexcep
 
 namespace {
 
-// The longest write that is kept back. Its memory is from the heap, so from the pool: the drive
-// reads it there.
+// The longest write that is held back. Its memory is from the heap, so from the pool, where the
+// drive can read it.
 constexpr size_t kKeptBytes = 64 * bedplate::kKiB;
 constexpr size_t kPage = 4 * bedplate::kKiB;
 std::byte* memory() {
@@ -67,7 +67,7 @@ void set_completed(NvmeOperation& operation) {
   operation.done = [](void* is_under_way, int) noexcept { written(is_under_way, 0); };
 }
 
-// Keeps one write back; the one before it may be under way.
+// Holds one write back, while the previous one may be under way.
 template <typename Operation>
 class Broken {
  public:
@@ -88,8 +88,8 @@ class Broken {
   }
 
  private:
-  // Takes the operation's bytes and begins the write that it kept before. Returns false if it has
-  // no room.
+  // Copies the operation's bytes, and begins the write that was held back before. Returns false if
+  // there is no room.
   template <typename Begin>
   bool keep_back(const Operation& operation, const Begin& begin) {
     const int place = next_;

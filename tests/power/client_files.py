@@ -8,8 +8,8 @@ from runner import Failure
 from stores import MKFS, Traffic, run
 
 FILES, KEPT = 120, 30
-# Files are written one after the other and synced, each made of its number; old ones are removed.
-# A mark follows each that is known to last.
+# Writes files one after the other and syncs them; the content of each is its number. Removes old
+# files. Makes a mark after each file that is durable.
 FILES_TRAFFIC = Traffic(
     script=f"""/usr/sbin/nbd-client -nonetlink -unix /tmp/socket -name disk -connections 2 /dev/nbd0
 /usr/sbin/{" ".join(MKFS)} /dev/nbd0 && mkdir /client && mount -t ext4 /dev/nbd0 /client || exit 1
@@ -32,7 +32,7 @@ def content_of(number):
 
 
 class FileLedger:
-    """As Ledger, of the marks that FILES_TRAFFIC makes."""
+    """A Ledger of the marks of FILES_TRAFFIC."""
 
     def __init__(self, entries):
         marks = [(place, int(entry.mark[2:])) for place, entry in enumerate(entries)
@@ -45,8 +45,8 @@ class FileLedger:
         self._synced = self._number_at[place]
 
     def losses(self, content, _end):
-        """A line for each file that was synced and is not there, or of a file system that e2fsck
-        does not mend by itself."""
+        """Returns a line for each synced file that is missing or wrong, or for a file system that
+        e2fsck does not repair by itself."""
         with tempfile.TemporaryDirectory() as work:
             disk, root = (os.path.join(work, name) for name in ("disk", "root"))
             with open(disk, "wb") as file:
@@ -57,7 +57,7 @@ class FileLedger:
                 return [str(failure)]
             os.mkdir(root)
             run((0,), "debugfs", "-R", f"rdump / {root}", disk)
-            # The next may remove one more.
+            # The next file may remove one more.
             wanted = range(max(self._synced - KEPT + 1, 1), self._synced + 1)
             lost = []
             for number in wanted:

@@ -11,11 +11,11 @@ from stores import InFile, Traffic, run
 
 ROUNDS = 6
 ROUND = 2 * MIB
-# Each round writes to a part of the volume of its own, so that writes of a later round, left by a
-# cut, are not taken for a loss. After a second fio notes how far it has come, has a mark made of
-# that note (just short enough) while its writes are under way, and ends. If all is written before,
-# the mark comes then. The note counts writes, and has the last eight that ended: so fio asks for
-# eight together, and for the next ones when all of them have ended.
+# Each round writes to its own part of the volume, so that writes of a later round that survive a
+# cut are not taken for a loss. After a second fio writes a note of its progress, makes a mark of
+# that note (just short enough) while its writes are under way, and ends. If all writes end before,
+# the mark comes then. The note has the number of writes, and the last eight that ended. So fio
+# submits eight together, and the next eight when all of them have ended.
 JOB = ("--name=disk", f"--size={ROUND}", "--rw=randwrite", "--bs=4k", "--rate_iops=200",
        "--ioengine=libaio", "--iodepth=8", "--iodepth_batch=8", "--iodepth_batch_complete_min=8",
        "--direct=1", "--sync=1", "--verify=crc32c")
@@ -44,7 +44,7 @@ class FioFile(InFile):
 
 
 class FioLedger:
-    """A Ledger of the marks that FIO_TRAFFIC makes."""
+    """A Ledger of the marks of FIO_TRAFFIC."""
 
     def __init__(self, entries):
         self.answers, self._notes, self._note = [], {}, None

@@ -12,7 +12,7 @@ from vfio_test import IOMMU
 from write_log import WriteLog
 
 BYTES = 8 * MIB
-# Volumes, each on a drive with its write cache so.
+# Volumes, each on a drive whose write cache is on or off like the volume's name.
 AT = {"on": "0000:00:05.0", "off": "0000:00:06.0"}
 VOLUME = """
 [[blockd.volume]]
@@ -40,9 +40,9 @@ CONFIGURATION = smallest("a", pool="192 MiB", sockets="io_uring", in_pool='pages
 
 
 class Drives:
-    """Runs an image of `program`, broken as `broken` says, with traffic on each volume: `traffic`
-    is called with an address, a volume and the place for the marks. Then `logs` has a log for each
-    volume."""
+    """Runs an image of `program`, with the faults `broken`, and traffic on each volume: calls
+    `traffic` with an address, a volume and the destination of the marks. Afterwards `logs` has a
+    log for each volume."""
 
     def __init__(self, program, traffic, broken=""):
         self._work = tempfile.TemporaryDirectory()
@@ -79,7 +79,8 @@ class Drives:
             log = {"driver": "blklogwrites",
                    **{kind: {"driver": "file", "filename": f"{self._path(name)}.{end}"}
                       for kind, end in (("file", "disk"), ("log", "log"))}}
-            # For a write without a cache, QEMU flushes the nodes below the one that it comes to.
+            # QEMU flushes a write without a cache only in the nodes below the one that receives the
+            # write.
             node = {"driver": "raw", "node-name": name, "file": log}
             options += ["-blockdev", json.dumps(node),
                         "-device", f"nvme,serial={name},drive={name},addr={at[8:10]}"]

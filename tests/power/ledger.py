@@ -9,31 +9,32 @@ GOLDEN = 0x9e3779b97f4a7c15
 
 
 def value_of(number):
-    """The eight bytes that a write of this number repeats, each where its offset says."""
+    """The eight bytes that a write of this number repeats, aligned to the offsets of the volume."""
     return (number * GOLDEN % (1 << 64)).to_bytes(8, "big")
 
 
 class Request:
     def __init__(self, place, text):
         _, number, self.command, offset, count, flags = text.split(":")
-        self.place = place  # in the log, where it was asked for
+        self.place = place  # the position of the request in the log
         self.number, self.begin = int(number), int(offset)
         self.end = self.begin + int(count)
         self.is_durable = "u" in flags
         self.flushes = self.is_durable or self.command == "f"
-        self.covered = 0  # of a flush: how many had been answered before it was asked for
+        self.covered = 0  # of a flush: how many requests had been answered before it
         self.sectors = range(self.begin // SECTOR, -(-self.end // SECTOR))
 
 
 class Ledger:
-    """Goes along the entries of a log. `versions` has, for each sector, (place in the log, number
-    of the request, content), in the order of its only writer; a trim has no content. `lowest`: the
-    last version that must last. `has_cache`: an answered write need not last.
+    """Reads the entries of a log in order. `versions` has, for each sector, (position in the log,
+    number of the request, content), in the order of its only writer; a trim has no content.
+    `lowest`: the last version that must be durable. `has_cache`: an answered write need not be
+    durable.
 
     dm-log-writes attaches finished writes to the next flush that passes, and logs them when that
     flush ends. If another flush, which covers the same writes, ends first, its promise comes before
-    these writes in the log. So a promise counts only once all flushes are answered that were under
-    way when it was made."""
+    these writes in the log. So a promise counts only when all flushes that were under way at that
+    time are answered."""
 
     def __init__(self, entries, count, has_cache=True):
         self.entries, self.done, self.has_cache = entries, 0, has_cache
@@ -42,8 +43,8 @@ class Ledger:
         self.versions = [[(-1, 0, ZEROS)] for _ in self.lowest]
         self.requests = {}
         self.flushing = set()  # numbers of requests that flush and are not answered
-        self.promises = []  # (those that were flushing then, the numbers that are to last)
-        self.answers = []  # places in the log, each behind an answer
+        self.promises = []  # (flushes under way then, numbers that must be durable)
+        self.answers = []  # positions in the log, each after an answer
         for place, entry in enumerate(entries):
             if entry.mark.startswith("b:"):
                 self._ask(Request(place, entry.mark))
@@ -69,7 +70,7 @@ class Ledger:
             versions.append((request.place, request.number, content))
 
     def go_to(self, place):
-        """Takes note of all answers before this place of the log."""
+        """Processes all answers before this position of the log."""
         while self.done < place:
             kind, _, number = self.entries[self.done].mark.partition(":")
             if kind == "b":
@@ -110,13 +111,13 @@ class Ledger:
             self.lowest[sector] = max(self.lowest[sector], at)
 
     def losses(self, content, end):
-        """Returns a line for each sector of `content` that has no allowed version. Allowed are only
-        requests that were sent before the log's entry `end`."""
+        """Returns a line for each sector of `content` that has no allowed version. Only requests
+        that were sent before the log's entry `end` are allowed."""
         lost = []
         for sector, versions in enumerate(self.versions):
             found = content[sector * SECTOR:(sector + 1) * SECTOR]
             at = self.lowest[sector]
-            # After a trim there are zeros, or what was there.
+            # After a trim the sector has zeros, or its earlier content.
             while at > 0 and versions[at][2] is None:
                 at -= 1
             allowed = [version for version in versions[at:] if version[0] < end]

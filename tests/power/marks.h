@@ -27,7 +27,7 @@ class Marks {
   std::mutex lock_;
   int fd_ = -1;              // the device mapper's, or the log's
   std::string device_;       // behind dm-log-writes
-  std::FILE* to_ = nullptr;  // where marks in a log of QEMU's go
+  std::FILE* to_ = nullptr;  // for marks in QEMU's log
 };
 
 [[noreturn]] void fail(const std::string& what);

@@ -70,8 +70,8 @@ exit $status
 
 
 class Kernel:
-    """A guest with a disk behind dm-log-writes, and a volume at `store` for `traffic`. Afterwards:
-    `log`, and `begin`, the disk's content before."""
+    """A guest with a disk behind dm-log-writes, and a volume at `store` for `traffic`. Afterwards
+    `log` is the log, and `begin` the disk's content before the traffic."""
 
     def __init__(self, store, broken="", traffic=REQUESTS_TRAFFIC):
         self._work = tempfile.TemporaryDirectory()
@@ -89,8 +89,9 @@ class Kernel:
                                        program="/power-broken" if broken else "/bedplate")
         guest = Guest("/bin/sh", "-c", script, files=" ".join(files), seconds=300,
                       modules=f"virtio_blk dm_log_writes {store.modules} {traffic.modules}",
-                      # A thread to whose flush dm-log-writes has hung writes must not wait for the
-                      # processor: another's flush, which covers them, would be in the log first.
+                      # A thread whose flush carries writes for dm-log-writes must not wait for the
+                      # processor: another thread's flush, which covers them, would be in the log
+                      # first.
                       append="preempt=none",
                       qemu=" ".join(f"-drive file={each},if=virtio,format=raw,cache=unsafe"
                                     for each in (disk, log)))
@@ -113,12 +114,12 @@ def client_kernel(broken=""):
     return Kernel(WholeDevice(), broken, FILES_TRAFFIC)
 
 
-# ---- A drive that QEMU logs the writes of ----
+# ---- A drive whose writes QEMU logs ----
 
 
 def nvme(broken=""):
-    """Traffic at drives with a cache of theirs and without. QEMU's ignore FUA of a write, so where
-    there is a cache none is asked for; that the command has it, NvmeIo's tests see."""
+    """Traffic on drives with and without a cache. QEMU's drives ignore FUA of a write, so the
+    traffic has no FUA where there is a cache. NvmeIo's tests check that the command has FUA."""
 
     def traffic(address, volume, marks):
         done = subprocess.run([TRAFFIC, address, volume, marks, str(SEED), str(REQUESTS),
@@ -142,7 +143,7 @@ def requests(log, has_cache=True):
 
 
 def lost_in_cuts(ledger, log, begin, cuts, volume_of=lambda content: content):
-    """Cuts the log `cuts` times, and yields (place, losses) of each cut that lost something.
+    """Cuts the log `cuts` times, and yields (position, losses) of each cut that lost something.
     `begin`: the disk's content before; `volume_of`: returns the volume of a disk's content."""
     disk, dice = Disk(log, begin), random.Random(SEED)
     for at in sorted(dice.choice(ledger.answers) for _ in range(cuts)):
@@ -160,7 +161,7 @@ def expect_all(ledger, log, begin, cuts, *volume_of):
 
 
 def expect_loss(broken, ledger, log, begin, cuts, *volume_of):
-    cuts *= 10  # the first that finds something is the last
+    cuts *= 10  # the first cut that loses something ends it
     if not any(lost_in_cuts(ledger, log, begin, cuts, *volume_of)):
         raise Failure(f"{cuts} cuts of a log with a broken {broken} found nothing (SEED={SEED})")
 
@@ -217,7 +218,7 @@ def what_a_client_has_synced_is_in_its_file_system():
 
 
 def what_promises_too_much_is_found_in_a_client_s_file_system():
-    for broken in ("flush", "fua"):  # it would not read what is acknowledged early, either
+    for broken in ("flush", "fua"):  # with "early", the client itself would read old data
         with client_kernel(broken) as kernel:
             expect_loss(broken, FileLedger(kernel.log.entries), kernel.log, kernel.begin, FILE_CUTS)
 

@@ -11,7 +11,8 @@ from runner import Failure
 
 PATH = os.pathsep.join([os.environ["PATH"], "/sbin", "/usr/sbin"])
 VOLUME = MIB  # the traffic fills it
-# A superblock is two sectors, of which a cut may leave one: with a checksum nothing mends that.
+# A superblock has two sectors, and a cut may leave only one of them. With a checksum no tool
+# repairs that.
 MKFS = ("mke2fs", "-q", "-t", "ext4", "-O", "^metadata_csum")
 
 
@@ -38,19 +39,20 @@ class OnDevice:
 
 
 class WholeDevice(OnDevice):
-    """It is the disk."""
+    """The volume is the whole disk."""
 
     table = 'device = "$device"'
 
 
 class InFile:
-    """It is a file on an ext4, which the tools of its makers mend after each cut as a boot does."""
+    """The volume is a file on an ext4. After each cut e2fsck repairs the file system, as at a
+    boot."""
 
     disk_bytes = 16 * MIB
     volume_bytes = VOLUME
     modules = "ext4 crc32c_generic"
     begin = "mkdir /mnt; mount -t ext4 $device /mnt || exit 1\n"
-    # An appliance that was killed has its file for a moment longer.
+    # A killed appliance holds its file for a moment longer.
     end = "while grep -q ' /mnt ' /proc/mounts; do umount /mnt || sleep 0.1; done\n"
     table = 'file = "/mnt/volume"'
 
@@ -67,7 +69,7 @@ class InFile:
             disk, volume = (os.path.join(work, name) for name in ("disk", "volume"))
             with open(disk, "wb") as file:
                 file.write(content)
-            run((0, 1), "e2fsck", "-fp", disk)  # 1: the journal was played back
+            run((0, 1), "e2fsck", "-fp", disk)  # the journal was replayed
             run((0,), "debugfs", "-R", f"dump /volume {volume}", disk)
             with open(volume, "rb") as file:
                 return file.read()

@@ -44,7 +44,7 @@ constexpr uint64_t kPlaceCount = 128;
 constexpr uint64_t kSectorBytes = 512;
 constexpr size_t kDepth = 4;
 
-// The eight bytes of which a write of this number is made, each where its offset says.
+// The eight bytes that a write of this number repeats, aligned to the offsets of the volume.
 uint64_t value_of(uint64_t number) { return number * 0x9e3779b97f4a7c15; }
 
 struct Request {
@@ -93,7 +93,7 @@ class Client {
     send_bytes(message.data(), message.size());
   }
 
-  // The number of the request that it answers.
+  // Receives a reply. Returns the number of the request that it answers.
   uint64_t answer() {
     nbd::SimpleReply reply{};
     receive(&reply, sizeof reply);
@@ -143,11 +143,11 @@ class Client {
   int fd_;
 };
 
-// A connection's state of one of its places.
+// A connection's state of one of its slots.
 struct Place {
   bool is_busy = false;
-  bool is_trimmed = false;  // last, so that nobody knows what a part of it is
-  uint64_t unflushed = 0;   // the last that changed it, and was not flushed
+  bool is_trimmed = false;  // by the last request: the content of a part is unknown
+  uint64_t unflushed = 0;   // the last request that changed it and was not flushed
 };
 
 class Connection {
@@ -174,7 +174,7 @@ class Connection {
   }
 
  private:
-  // Whether one of `sides` comes up.
+  // True once in `sides` times, at random.
   bool roll(uint64_t sides) { return below(sides) == 0; }
   uint64_t below(uint64_t end) { return dice_() % end; }
 
@@ -221,7 +221,7 @@ class Connection {
     request.command = kind < 6   ? nbd::Command::kWrite
                       : kind < 8 ? nbd::Command::kWriteZeroes
                                  : nbd::Command::kTrim;
-    // A part of a block is not known after a trim.
+    // After a trim the content of a part of a block is unknown.
     const bool is_whole = place.is_trimmed || roll(2);
     const uint64_t unit = request.command == nbd::Command::kTrim || roll(2) ? kSectorBytes : 1;
     uint64_t begin = 0, end = kPlaceBytes;
@@ -229,7 +229,7 @@ class Connection {
       begin = below(kPlaceBytes / unit) * unit;
       end = begin + (1 + below((kPlaceBytes - begin) / unit)) * unit;
     }
-    // Both have the same parity as their number: each connection has every second place.
+    // Each connection has every second slot.
     request.offset = (index * 2 + first_place_) * kPlaceBytes + begin;
     request.bytes = static_cast<uint32_t>(end - begin);
     const bool may_last =
@@ -267,7 +267,7 @@ class Connection {
   std::mt19937_64 dice_;
   std::array<Place, kPlaceCount / 2> places_{};
   std::map<uint64_t, Request> under_way_;
-  std::map<uint64_t, std::vector<uint64_t>> flushes_;  // by number: what each place had
+  std::map<uint64_t, std::vector<uint64_t>> flushes_;  // by number: unflushed request of each slot
 };
 
 }  // namespace

@@ -22,11 +22,11 @@ MAGIC = 0x6a736677736872
 SUPER = struct.Struct("<QQQI")
 ENTRY = struct.Struct("<QQQQ")
 FLUSH, FUA, DISCARD, MARK = 1, 2, 4, 8
-SECTOR = 512  # what a disk writes as a whole
+SECTOR = 512  # a disk writes a sector as a whole
 
 
 class Entry:
-    """`begin`, `count`: bytes on the disk; `data`: where they are in the log, None: zeros."""
+    """`begin`, `count`: bytes on the disk; `data`: their position in the log, None: zeros."""
 
     __slots__ = ("flags", "begin", "count", "data", "mark")
 
@@ -35,8 +35,9 @@ class Entry:
 
 
 class WriteLog:
-    """`entries`: all of the log at `path`; `flushes`: where those are that flush. `marks`, of
-    QEMU's: a file of lines "LENGTH TEXT", each of which comes where the log has that length."""
+    """`entries`: all entries of the log at `path`; `flushes`: the positions of those that flush.
+    `marks`, for QEMU's log: a file of lines "LENGTH TEXT", each a mark at that length of the
+    log."""
 
     def __init__(self, path, marks=None):
         with open(path, "rb") as file:
@@ -50,8 +51,8 @@ class WriteLog:
         self.flushes = [at for at, entry in enumerate(self.entries) if entry.flags & FLUSH]
 
     def is_in_order(self):
-        """True if the kernel's device was flushed before it was removed: then no write was left to
-        be put ahead of others."""
+        """Whether the kernel's device was flushed before it was removed. Then no write was left
+        that the kernel could put ahead of others."""
         *_, flush, end = self.entries
         return flush.flags & FLUSH and end.mark == "dm-log-writes-end"
 
@@ -81,13 +82,14 @@ class WriteLog:
         entries += [mark for _, mark in marks[marked:]]
 
     def data(self, entry, begin, count):
-        """`count` bytes of the entry's, from its byte `begin` on."""
+        """`count` bytes of the entry's data, from its byte `begin` on."""
         return (bytes(count) if entry.data is None else
                 self.bytes[entry.data + begin:entry.data + begin + count])
 
 
 class Disk:
-    """The disk at a place of the log that only moves on. `base`: the content that is certain."""
+    """The disk at a position of the log, which only advances. `base`: the content that is
+    certain."""
 
     def __init__(self, log, content):
         self.log, self.base, self.done = log, bytearray(content), 0
@@ -97,12 +99,12 @@ class Disk:
         `place` on are not acknowledged yet, and the end of the entries that may be in it."""
         entries, flushes = self.log.entries, self.log.flushes
         behind = bisect.bisect_left(flushes, place)
-        flush = flushes[behind - 1] + 1 if behind else 0  # what comes before lasts
+        flush = flushes[behind - 1] + 1 if behind else 0  # everything before it is durable
         while self.done < flush:
             self._write(self.base, entries[self.done])
             self.done += 1
         left = bytearray(self.base)
-        # The cached writes, and some of those that come until the cache is flushed.
+        # The cached writes, and some writes that come before the cache is flushed.
         end = dice.randint(place, (*flushes, len(entries))[behind])
         for at in range(flush, end):
             is_certain = at < place and entries[at].flags & FUA
@@ -110,7 +112,8 @@ class Disk:
         return left, end
 
     def _write(self, content, entry, dice=None):
-        """With dice: any of its sectors may be lost; some writes lose none or all."""
+        """Writes the entry into `content`. With dice, any of its sectors may be lost; some writes
+        lose none or all."""
         if entry.count == 0:
             return
         chance = 1 if dice is None else dice.choice((0, 0.5, 0.5, 1))
