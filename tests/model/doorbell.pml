@@ -1,9 +1,9 @@
 /* The doorbell of a shard: two producers, and the shard that sleeps on an eventfd.
  *
- * x86-TSO, as in futex_bell.pml: what a producer publishes waits in its core's store buffer until
- * the core drains it. Two fences, one on each side, keep the stores before the looks.
+ * x86-TSO, as in futex_bell.pml: a producer's message waits in the store buffer of its core until
+ * the core drains it. Two fences, one on each side, keep the stores before the checks.
  *
- * Property: the shard does not sleep for ever on something that was published (an invalid end state
+ * Property: the shard does not sleep for ever while a published message waits (an invalid end state
  * for spin).
  *
  * Stands for:
@@ -22,17 +22,17 @@
  * code: transport/loop/event_loop.cc: doorbell_.announce_awake();
  *
  * Must fail:
- * mutation: NO_PRODUCER_FENCE  the producer looks before what it published can be seen
- * mutation: NO_SHARD_FENCE     the shard looks before its announcement can be seen
- * mutation: NO_LAST_LOOK       the shard does not look again after its announcement
- * mutation: RING_IS_NO_WORK    the last look makes the eventfd quiet and does not count that as work
+ * mutation: NO_PRODUCER_FENCE  the producer checks before its message is visible
+ * mutation: NO_SHARD_FENCE     the shard checks before its announcement is visible
+ * mutation: NO_LAST_LOOK       the shard does not check again after its announcement
+ * mutation: RING_IS_NO_WORK    the last check reads the eventfd and does not count that as work
  */
 
 #define PRODUCERS 2
 #define MESSAGES 2  /* each */
 
 /* Memory. */
-byte visible[PRODUCERS];  /* what each has published, as every core sees it */
+byte visible[PRODUCERS];  /* published messages of each, as every core sees them */
 bool is_asleep;
 bool event;               /* the eventfd is readable */
 
@@ -56,7 +56,7 @@ inline drain_shard() {
   }
 }
 
-/* The cores, which drain when they like, in order. */
+/* The cores, which drain at any time, in order. */
 active proctype Cores() {
 end:
   do
@@ -90,8 +90,8 @@ active proctype Shard() {
   do
   :: atomic { IS_OVER -> break }
   :: else ->
-    /* poll_once: the queues, and then the sockets, which make the eventfd quiet. A shard that is
-     * awake looks again, so what this finds need not be counted. */
+    /* poll_once: polls the queues, and then the sockets, which read the eventfd. A shard that is
+     * awake polls again, so the result need not be counted. */
     received[0] = visible[0];
     received[1] = visible[1];
     event = false;
@@ -117,7 +117,7 @@ active proctype Shard() {
     :: !event
     fi;
 #endif
-    /* sleep_until: an eventfd that is readable already ends it at once. */
+    /* sleep_until: ends at once if the eventfd is readable already. */
     if
     :: event
     :: atomic { IS_OVER -> break }

@@ -1,13 +1,13 @@
 /* One pair that moves between the receiver's FIFO and fast boxes, and the death of its sender.
  *
- * A sender, which may be killed at any step; a receiver, which grants a box and asks for it back
- * whenever it likes; and somebody else who writes into the same FIFO, so that its numbers are not
- * the pair's. The FIFO is taken to be right (inbound_fifo.pml): claiming and publishing is one step.
- * Control messages to the sender come in order, as through its own FIFO.
+ * A sender, which may be killed at any step; a receiver, which grants a box and requests it back at
+ * any time; and another sender, which writes into the same FIFO, so that the FIFO's numbers are not
+ * those of the pair. The FIFO is assumed to be correct (inbound_fifo.pml): claiming and publishing
+ * is one step. Control messages to the sender come in order, as through its own FIFO.
  *
- * Properties: the pair's order is kept whichever way each message went; nothing that was published
- * is lost, nor after the sender's death; a box that was asked for comes back although its sender
- * sends no more; nobody waits for ever.
+ * Properties: the messages of the pair arrive in order, whichever queue each one uses; no published
+ * message is lost, not even after the sender's death; a box that was requested back comes back,
+ * although its sender sends nothing more; no process waits for ever.
  *
  * Stands for:
  * code: transport/shm/queue/outgoing_way_datapath.h: if (BP_UNLIKELY(must_settle_)) settle();
@@ -26,18 +26,18 @@
  * code: transport/messages/fast_box_datapath.h: consumed_ - acknowledged_ > slot_mask_ / 4
  *
  * Must fail:
- * mutation: NO_WAIT_FOR_FIFO    to the box while the FIFO still holds messages of the pair
- * mutation: NO_WAIT_FOR_BOX     back to the FIFO while the box still holds messages
- * mutation: NO_DRAIN            the dead one's box is dropped with what is in it
- * mutation: CUT_OFF_THE_DEAD    a box that was dropped at the death counts as one that never was
- * mutation: LAZY_WHEN_WANTED    the receiver keeps to itself that a wanted box is empty
+ * mutation: NO_WAIT_FOR_FIFO    moves to the box while the FIFO still holds messages of the pair
+ * mutation: NO_WAIT_FOR_BOX     moves back to the FIFO while the box still holds messages
+ * mutation: NO_DRAIN            the dead sender's box is dropped with its messages
+ * mutation: CUT_OFF_THE_DEAD    a box that was dropped at the death counts as never granted
+ * mutation: LAZY_WHEN_WANTED    the receiver does not acknowledge that a wanted box is empty
  */
 
 #define MESSAGES 4
 #define GRANTS 2
 #define CAPACITY 2   /* of the FIFO */
 #define SLOTS 2      /* of the box */
-#define LAZY 1       /* so many may be consumed and not acknowledged */
+#define LAZY 1       /* messages that may be consumed and not acknowledged */
 
 #define OTHERS 100
 #define CLOSED 101   /* kBoxClosed */
@@ -46,7 +46,7 @@ byte claims, tail;
 #define HAS_ROOM (claims - tail < CAPACITY)
 
 byte box[SLOTS];
-byte produced;       /* published: what the laps say */
+byte produced;       /* published messages, as the laps show */
 byte acknowledged;   /* the ack line */
 
 #define GRANTED 1    /* kBoxGranted */
@@ -108,7 +108,7 @@ active proctype Sender() {
   {
 end:
     do
-    :: sent < MESSAGES && (CAN_SEND || CAN_SETTLE) ->  /* else it is `again` */
+    :: sent < MESSAGES && (CAN_SEND || CAN_SETTLE) ->  /* otherwise the send returns `again` */
       if
       :: !in_box || must_return -> settle()
       :: else

@@ -1,16 +1,18 @@
-/* The doorbell of a member: two senders, one of which may be killed at any step, or stopped there for
- * ever, the member that sleeps, and the owner of the pool, which wakes everybody when it has noticed
- * a death.
+/* The doorbell of a member: two senders, one of which may be killed at any step, or stopped there
+ * for ever, the member that sleeps, and the owner of the pool, which wakes all members when it has
+ * noticed a death.
  *
- * x86-TSO: what a sender publishes waits in its core's store buffer, past its own load of `asleep`,
- * until the core drains it: some time, at an atomic instruction, at a fence, or when membarrier
- * interrupts the core. A killed sender's stores still arrive, before the owner hears of its death.
+ * x86-TSO: a sender's message waits in the store buffer of its core, past the sender's own load of
+ * `asleep`, until the core drains it: at any time, at an atomic instruction, at a fence, or when
+ * membarrier interrupts the core. A killed sender's stores still arrive, before the owner learns of
+ * its death.
  *
- * Property: nobody sleeps for ever on a message that was published, unless its sender is stopped,
- * nor on a death that was noted in the members table (an invalid end state for spin).
+ * Property: the member does not sleep for ever while a published message waits, unless the sender
+ * of the message is stopped, nor after a death was noted in the members table (an invalid end state
+ * for spin).
  *
- * Left out: that a sender wakes the member once for each sleep (woken_); what it has done itself it
- * need not do again.
+ * Left out: a sender wakes the member only once for each sleep (woken_), because it need not repeat
+ * its own wake-up.
  *
  * Stands for:
  * code: transport/shm/queue/futex_bell.h: asleep_->load(std::memory_order_relaxed) != kAwake)) wake();
@@ -28,16 +30,16 @@
  * code: transport/messages/messenger.cc: for (Provider* provider : providers_) provider->announce_awake();
  *
  * check: SLEEPER              membarrier by the sleeper (BellFence::kSleeper)
- * check: BOTH                 a fence by everybody who sends (BellFence::kBoth)
+ * check: BOTH                 a fence by every sender (BellFence::kBoth)
  *
  * Must fail:
  * mutation: SLEEPER NO_MEMBARRIER   nobody drains the senders' store buffers
  * mutation: BOTH NO_SENDER_FENCE    neither membarrier nor the sender's fence
- * mutation: BOTH NO_SLEEPER_FENCE   the sleeper looks before its announcement can be seen
- * mutation: SLEEPER NO_LAST_LOOK    the sleeper does not look again after its announcement
+ * mutation: BOTH NO_SLEEPER_FENCE   the sleeper checks before its announcement is visible
+ * mutation: SLEEPER NO_LAST_LOOK    the sleeper does not check again after its announcement
  * mutation: SLEEPER WAIT_WHATEVER   futex_wait does not compare
- * mutation: SLEEPER ONE_WAKES       a sender leaves the member to another that is waking it
- * mutation: SLEEPER NO_WAKE_MEMBERS  the owner tells nobody of a death
+ * mutation: SLEEPER ONE_WAKES       a sender leaves the wake-up to another that has begun it
+ * mutation: SLEEPER NO_WAKE_MEMBERS  the owner wakes nobody after a death
  */
 
 #define SENDERS 2
@@ -55,10 +57,10 @@ bool is_in_futex;        /* the sleeper, in the kernel's queue */
 /* Store buffers. */
 byte buffered[SENDERS];  /* messages published and not visible yet */
 #define NOTHING 3
-byte buffered_asleep = NOTHING;  /* the sleeper's; its newest value is all that counts */
+byte buffered_asleep = NOTHING;  /* the sleeper's; only the newest value counts */
 
 bool killed;             /* sender 0 */
-bool is_noticed = true;  /* not where it is stopped: then what it sent may wait */
+bool is_noticed = true;  /* false: it is stopped, and its messages may wait */
 bool has_stopped;
 byte running = SENDERS;
 bool owner_is_done;
@@ -76,7 +78,7 @@ inline drain_sleeper() {
   }
 }
 
-/* The cores, which drain when they like, in order. */
+/* The cores, which drain at any time, in order. */
 active proctype Cores() {
 end:
   do
@@ -141,7 +143,7 @@ poll:
     received[0] = visible[0];
     received[1] = visible[1];
     seen_epoch = epoch;
-    /* wait: announce_sleep, a last look, sleep, announce_awake */
+    /* wait: announce_sleep, a last check, sleep, announce_awake */
     buffered_asleep = ASLEEP;
 #ifndef NO_SLEEPER_FENCE
     drain_sleeper();
@@ -175,7 +177,7 @@ poll:
 #endif
       is_in_futex = true
     }
-    /* No timeout helps. Once all have gone with nothing left, the test is over. */
+    /* There is no timeout. The test is over when all have ended and no work is left. */
     if
     :: !is_in_futex
     :: atomic {

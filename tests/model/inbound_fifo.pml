@@ -1,22 +1,22 @@
 /* The inbound FIFO of a member, its reader, and writers that are stopped, cut off and killed.
  *
- * Two writers, each of which may be slower than the reader waits; one may be dead by name, its
- * connection closed, and run on, and may be killed between any two of its steps. The owner of the
- * pool sees both and gives the place to a new process once that one has ended and the reader has
- * acknowledged it; or the owner dies itself, before it could say so. Two slots; laps count modulo
- * four. Loads and stores are sequentially consistent: on x86 nothing here depends on a store being
- * passed by a later load.
+ * Two writers, each of which may be slower than the reader's timeout. One of them may be declared
+ * dead, with its connection closed, while it still runs; it may also be killed between any two of
+ * its steps. The owner of the pool sees both, and gives the member slot to a new process after the
+ * old process has ended and the reader has acknowledged that. Or the owner itself dies before it
+ * can announce the end. Two FIFO slots; laps count modulo four. Loads and stores are sequentially
+ * consistent: on x86 nothing here depends on a store being passed by a later load.
  *
- * Properties: what was published is delivered once, whole, in each writer's order, and as that
- * generation's whose it is, but for what comes from a dead one after its end was told; nobody waits
- * for ever (an invalid end state for spin): neither the reader for a slot that is not published nor
- * a writer for room; the place is not given out while the reader may still meet a slot of the dead
- * one; in the end no slot is lost.
+ * Properties: each published message is delivered once, complete, in the order of its writer, and
+ * with the writer's generation, except messages of a dead writer after its end was acknowledged. No
+ * process waits for ever (an invalid end state for spin): neither the reader for a slot that is not
+ * published, nor a writer for room. The member slot is not reused while the reader may still meet a
+ * FIFO slot of the dead writer. In the end no FIFO slot is lost.
  *
- * Left out: the limits of attempts, which honest writers do not reach, and time: the reader may pass
- * over a claim of one that runs whenever it likes, twice in all, so what the timeout is does not
- * matter. The reader is polled for
- * ever: that it does not fall asleep before the timeout (is_awaited) is left to tests.
+ * Left out: the limits of attempts, which honest writers do not reach, and time: the reader may
+ * pass over a claim of a running writer at any time, twice in all, so the length of the timeout
+ * does not matter. The reader polls for ever; tests check that it does not fall asleep before the
+ * timeout (is_awaited).
  *
  * Stands for:
  * code: transport/shm/queue/inbound_fifo_datapath.h: index + 1 - *known_tail > mask_ + 1
@@ -51,19 +51,19 @@
  * check: OTHER=1 TIMEOUTS=1   every message may be passed over once
  *
  * Must fail:
- * mutation: NO_HELP             a writer does not move the counter for another
+ * mutation: NO_HELP             a writer does not move the counter for another writer
  * mutation: FULL_BEHIND_TAIL    a counter one behind the tail counts as a full FIFO
  * mutation: NO_TIMEOUT          the reader waits for the claimer, unless the table says dead
- * mutation: END_BY_STORE        a claim is ended without a look whether it was published meanwhile
- * mutation: PUBLISH_BY_STORE    a message is published without a look whether its claim was ended
- * mutation: RETIRED_IS_FREE     the slot of one that is stopped is used in the next lap
- * mutation: SKIP_THE_STOPPED    the claim of one that may still run is ended as that of the ended
- * mutation: NO_SWEEP            the retired slots of one that has ended stay retired
+ * mutation: END_BY_STORE        a claim is ended without a check whether it was published
+ * mutation: PUBLISH_BY_STORE    a message is published without a check whether its claim was ended
+ * mutation: RETIRED_IS_FREE     the slot of a stopped writer is used in the next lap
+ * mutation: SKIP_THE_STOPPED    a running writer's claim is ended like that of an ended writer
+ * mutation: NO_SWEEP            the retired slots of an ended writer stay retired
  * mutation: NO_RETRY            a message whose claim was ended counts as sent
  * mutation: NO_SLOT_AT_COUNTER  drained up to the counter, without the slot there
  * mutation: NO_DRAIN            an end is acknowledged at once
- * mutation: FORGET_THE_RUNNING  the place of one that is dead by name is given out while it runs
- * mutation: KNOWN_GENERATION    messages are those of the generation that was known at the poll
+ * mutation: FORGET_THE_RUNNING  the member slot of a dead writer is reused while it still runs
+ * mutation: KNOWN_GENERATION    messages get the generation that was known at the poll
  */
 
 /* How many messages each sends: member 0 in its first generation, in its second, member 1. */
@@ -109,7 +109,7 @@ byte acknowledged_epoch;
 /* The members table. */
 #define JOINING 0
 #define ALIVE 1
-#define DEAD 2   /* by name: it may run on */
+#define DEAD 2   /* declared dead; it may still run */
 #define QUIET 3  /* no instruction of it runs any more */
 byte state[2] = ALIVE;
 byte table_generation = 1;  /* of member 0 */
@@ -128,15 +128,15 @@ bool killed;         /* the process behind member 0, generation 1 */
 bool has_stopped;    /* no instruction of it runs any more */
 byte running = 2;    /* writers */
 bool owner_is_done;
-bool pool_is_gone;   /* the owner is dead: the table says nothing new */
+bool pool_is_gone;   /* the owner is dead; the table does not change */
 
 /* What the properties need: by member and generation (1 and 2 of member 0; 1 of member 1). */
 #define WHO(member, generation) ((member) * 2 + (generation) - 1)
 #define PAYLOAD(generation, seq) ((generation) << 4 | (seq))
 byte published[3];
 byte delivered[3];
-byte timeouts = TIMEOUTS;  /* how often the reader passes over one that runs */
-byte ignored;  /* of member 0, generation 1, after its end was told */
+byte timeouts = TIMEOUTS;  /* how often the reader passes over a running writer */
+byte ignored;  /* of member 0, generation 1, after its end was acknowledged */
 
 /* Unsigned: a counter that looks older than the tail looks full as well. */
 #ifdef FULL_BEHIND_TAIL
@@ -183,7 +183,7 @@ look_at_slot:
         :: else
         fi
       }
-      atomic { claims != index -> goto try_claim }  /* as it must be: else this waits for ever */
+      atomic { claims != index -> goto try_claim }  /* else this waits for ever */
 pass_on:
       atomic {
         if
@@ -240,7 +240,7 @@ claim:
 #endif
         fi
       }
-      /* free_retired, whatever lap it has come to by now */
+      /* free_retired, in whatever lap the slot is by now */
       atomic {
         if
         :: KIND_IN(SLOT(index).header) == RETIRED && SENDER_IN(SLOT(index).header) == self ->
@@ -253,7 +253,7 @@ claim:
         published[WHO(self, generation)] = seq;
 #else
         if
-        :: self == 0 && generation == 1 && HAS_DIED(0) -> goto gives_up  /* its next poll tells it */
+        :: self == 0 && generation == 1 && HAS_DIED(0) -> goto gives_up  /* known at next poll */
         :: else -> goto try_claim
         fi
 #endif
@@ -283,7 +283,7 @@ gives_up: skip
 #else
 #define END_OF(member) (state[member] == QUIET -> SKIPPED : RETIRED)
 #endif
-/* Whether a poll would do anything. The reader waits for that, in place of polling in vain. */
+/* Whether a poll would do anything. The reader waits for that instead of polling in vain. */
 #define NEXT_WORD SLOT(next).header
 #define CAN_READ \
   (IS_DUE(NEXT_WORD) && (KIND_IN(NEXT_WORD) != CLAIMED || MAY_END(SENDER_IN(NEXT_WORD))))
@@ -303,7 +303,7 @@ active proctype Reader() {
     if
     :: atomic { epoch != seen_epoch -> now = epoch; knows_dead = HAS_DIED(0) }
 #ifndef NO_SWEEP
-      /* Slot by slot: writers pass them on meanwhile. */
+      /* Slot by slot, because writers pass slots on in the meantime. */
       if
       :: atomic { state[0] == QUIET -> i = 0 }
         do
@@ -326,7 +326,7 @@ active proctype Reader() {
 #elif defined(NO_SLOT_AT_COUNTER)
       drain_until = claims;
 #else
-      /* In one step: what the dead have taken does not change any more. */
+      /* In one step, because the claims of dead writers do not change any more. */
       atomic {
         drain_until = next;
         do
@@ -358,7 +358,7 @@ poll_fifo:
       atomic {
         if
         :: MAY_END(SENDER_IN(word)) -> low = END_OF(SENDER_IN(word))
-        :: !HAS_DIED(SENDER_IN(word)) -> low = 0; goto polled  /* it is waited for */
+        :: !HAS_DIED(SENDER_IN(word)) -> low = 0; goto polled  /* the reader waits for it */
         fi
       }
       atomic {
@@ -436,7 +436,7 @@ active proctype Owner() {
   :: skip  /* nobody dies */
   :: killed = true; pool_is_gone = true
   ::
-    /* Its connection is closed: it may run on for as long as it likes. */
+    /* Its connection is closed, but the process may still run. */
     state[0] = DEAD;
     atomic { epoch++; changed_epoch = epoch }
 #ifdef FORGET_THE_RUNNING

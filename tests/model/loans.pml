@@ -1,10 +1,10 @@
-/* Loans: one lender with one place in its table, and a borrower that may be killed at any step.
+/* Loans: one lender with one entry in its table, and a borrower that may be killed at any step.
  *
  * Marks count modulo four; the lender writes no byte that borrowers write. Each message with a loan
  * goes through a queue that loses nothing (inbound_fifo.pml).
  *
- * Properties: each block comes back exactly once; it never comes back while the borrower can still
- * read it; all have come back at the end (an invalid end state for spin).
+ * Properties: each block is returned exactly once, and never while the borrower can still read it;
+ * all are returned at the end (otherwise an invalid end state for spin).
  *
  * Stands for:
  * code: transport/shm/endpoint/loan_table_datapath.h: const auto mark = static_cast<uint8_t>(record.mark + 1);
@@ -15,20 +15,20 @@
  * code: transport/shm/membership/shm_members.cc: if (now.state == MemberState::kQuiet) {
  *
  * Must fail:
- * mutation: SAME_MARK           every use of a place has the same mark
- * mutation: CANCEL_TAKES_MARK  a loan whose message never went uses up its mark
- * mutation: RETURN_AT_DEATH     what the dead one had comes back before its rings are quiet
- * mutation: NEVER_FROM_DEAD     what the dead one had does not come back
+ * mutation: SAME_MARK           every use of the entry has the same mark
+ * mutation: CANCEL_TAKES_MARK  a loan whose message was never sent uses up its mark
+ * mutation: RETURN_AT_DEATH     the dead borrower's loans are returned before its rings are quiet
+ * mutation: NEVER_FROM_DEAD     the dead borrower's loans are not returned
  */
 
 #define LOANS 3
 #define MARKS 4
 
-byte returned_mark;   /* the place's byte in the segment; borrowers alone write it */
+byte returned_mark;   /* the entry's byte in the segment; only borrowers write it */
 chan queue = [LOANS] of { byte };
 
 bool killed, is_dead, is_quiet;
-byte readers;         /* who can read the block: the borrower, and rings of its process */
+byte readers;         /* of the block: the borrower, and the rings of its process */
 byte lent, back;
 
 active proctype Lender() {
@@ -90,7 +90,7 @@ end:
     od
   } unless { killed };
   is_dead = true;
-  /* Its rings are torn down: until then the kernel may still read for it. */
+  /* Until its rings are torn down, the kernel may still read for it. */
   atomic { readers = 0; is_quiet = true }
 }
 

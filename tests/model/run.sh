@@ -26,7 +26,7 @@ head_lines() { # KEY MODEL
   sed -n "s/^ \* $1: *//p" "$2"
 }
 
-# Searches all states. Returns 0: no error in any, 1: an error was found, 2: it could not tell.
+# Searches all states. Returns 0: no error in any, 1: an error was found, 2: no answer.
 search() { # GCC_OPTION MODEL SWITCH...
   local option=$1 model=$PWD/$2 switches=()
   shift 2
@@ -47,7 +47,7 @@ search() { # GCC_OPTION MODEL SWITCH...
   return "$status"
 }
 
-show() { # MODEL SWITCH...: how it comes to the error
+show() { # MODEL SWITCH...: prints the path to the error
   local model=$1
   shift
   tail -n 25 "$work/search/log"
@@ -87,7 +87,7 @@ for model in "${models[@]}"; do
 
   while IFS= read -r mutation; do
     read -ra switches <<< "${mutation%%  *}"
-    # Most mistakes are found at once: to optimize takes longer than to search.
+    # Most mistakes are found at once, so optimization would take longer than the search.
     search -O0 "$model" "${switches[@]}"
     case $? in
       1) report ok "$name ${mutation%%  *}: found" ;;
