@@ -92,8 +92,8 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
   table.size("bytes", &settings.bytes, kVolumeUnitBytes, kSizeMaxBytes)
       .otherwise("all that there is of another store")
       .rule(Rule::kMultipleOf4KiB)
-      .help("The export's size. Required for a volume in memory, which lies in the pool. Of any "
-            "other store, the first bytes are exported.");
+      .help("The export's size. Required for a volume in memory, which lies in the pool. Any "
+            "other store exports its first bytes.");
   table.path("file", &settings.file, 1, 255)
       .otherwise("none: it lies in memory")
       .help("The file that stores the volume ([Stores](nbd.md#stores)).");

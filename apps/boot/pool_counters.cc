@@ -49,7 +49,7 @@ void describe(CounterTable& table, PoolCounters& c) {
 
 void describe(CounterTable& table, WayCounters& c) {
   table.state("state", c.state, "stopped|refused in libc only|open",
-              "Whether this method could take memory from the pool.");
+              "The state of this method of taking memory from the pool.");
 }
 
 void describe(CounterTable& table, SegmentCounters& c) {

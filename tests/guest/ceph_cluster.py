@@ -188,7 +188,7 @@ class Cluster:
         self.start("ceph-osd", str(number))
 
     def is_clean(self):
-        """Whether every OSD is up and has all of its data."""
+        """Returns whether every OSD is up and has all of its data."""
         seen = json.loads(self.ceph("status", "--format", "json"))
         states = {each["state_name"]: each["count"] for each in seen["pgmap"]["pgs_by_state"]}
         return (seen["osdmap"]["num_up_osds"] == OSD_COUNT and

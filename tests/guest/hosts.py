@@ -106,8 +106,8 @@ class Host(Machine):
         self.command("set_link", name="wire", up=True)
 
     def sends(self):
-        """Whether its card still takes frames from its send queue. QEMU 7.2's card may stop for
-        good, which is rare; after that, a test's result means nothing."""
+        """Returns whether its card still takes frames from its send queue. QEMU 7.2's card may
+        stop for good, which is rare; after that, a test's result means nothing."""
         def sent():
             before = self.mark()
             self.run("echo sent $(cat /sys/class/net/eth1/statistics/tx_packets)")

@@ -33,7 +33,7 @@ class Skip(Exception):
 
 @contextlib.contextmanager
 def limit(seconds):
-    """Raises Late inside the `with` after `seconds`. Of nested limits, the first to end counts.
+    """Raises Late inside the `with` after `seconds`. The first of nested limits to end counts.
 
     Only in the main thread. Late ends a wait at once: subprocess.run kills its program.
     """

@@ -51,8 +51,8 @@ class WriteLog:
         self.flushes = [at for at, entry in enumerate(self.entries) if entry.flags & FLUSH]
 
     def is_in_order(self):
-        """Whether the kernel's device was flushed before it was removed. Then no write was left
-        that the kernel could put ahead of others."""
+        """Returns whether the kernel's device was flushed before it was removed. Then no write was
+        left that the kernel could put ahead of others."""
         *_, flush, end = self.entries
         return flush.flags & FLUSH and end.mark == "dm-log-writes-end"
 

@@ -11,8 +11,8 @@ from harness import BOUND_SECONDS, expect_true, need_tools, wait_for
 
 
 def has_process_of(folder):
-    """Whether a process has `folder` in its command line. The browser's child processes outlive the
-    first process by a moment."""
+    """Returns whether a process has `folder` in its command line. The browser's child
+    processes outlive the first process by a moment."""
     for number in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as file:
             if os.fsencode(folder) in file.read():

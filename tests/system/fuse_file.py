@@ -103,7 +103,7 @@ class FuseFile:
             self.durable, self.since, self.put_off = bytes(content), [], None
 
     def is_asked(self):
-        """Whether a request has arrived since the server hangs."""
+        """Returns whether a request has arrived since the server hangs."""
         return bool(select.select([self.fd], [], [], 0)[0])
 
     def _serve(self):

@@ -34,7 +34,7 @@ def curl(box, folder, port, *words, path="/healthz", expect_code=0):
 
 
 def is_refused(box, folder, port, *words):
-    """Whether curl is refused, by a TLS alert or by the end of the connection."""
+    """Returns whether curl is refused, by a TLS alert or by the end of the connection."""
     done = box.run("curl", "--silent", "--cacert", f"{folder}/ca-cert.pem", *words,
                    f"https://127.0.0.1:{port}/healthz", expect_code=None)
     return done.returncode != 0 and done.stdout == ""

@@ -34,7 +34,7 @@ TEST_GROUP(VerbsParts) {
     parts.dirty.create(3);
     CHECK(parts.is_valid());
   }
-  // Whether `parts` is valid with `value` in `place`. Restores the old value.
+  // Returns whether `parts` is valid with `value` in `place`. Restores the old value.
   template <typename T>
   bool is_valid_with(T & place, T value) {
     std::swap(place, value);
