@@ -18,11 +18,11 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run run-relay install deb test coverage quick format pictures figure docs image image-run \
-        check check-long check-image check-hardware bench bench-quick clean
+.PHONY: help all run run-relay install deb test coverage quick format pictures figure tables docs \
+        image image-run check check-long check-image check-hardware bench bench-quick clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
-ifneq ($(filter all run run-relay install deb test coverage quick image image-run check check-% \
+ifneq ($(filter all run run-relay install deb test coverage quick tables image image-run check check-% \
          bench bench-quick,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
@@ -84,6 +84,10 @@ pictures: ## draw docs/pictures/*.svg from the texts beside them
 
 docs: deps-docs ## build the documents as a site into build/docs/site, and look at its links
 	$(Q)scripts/site.py
+
+tables: ## write the tables of keys and counters in docs/ as the program prints them
+	$(Q)$(PARALLEL_MAKE) MODE=release products
+	$(Q)scripts/tables.py build/release/bedplate
 
 figure: bench-quick ## measure the main rows, and draw the README's figure of them
 	$(Q)scripts/bench/figure.py

@@ -345,7 +345,7 @@ def counters_are_documented(box):
         rows = box.bedplate("counters", *config, "--markdown").stdout.splitlines()
         told = json.loads(box.bedplate("counters", *config, "--json").stdout)
         expect(len(rows), len(told), "the rows of counters --markdown")
-        expect([row for row in rows if row not in page], [], "rows that docs/counters.md lacks")
+        expect([row for row in rows if row not in page], [], "rows that docs/counters.md lacks: make tables")
         for counter in told:
             expect_true(counter["unit"] and counter["help"].endswith("."), f"a counter: {counter}")
             if counter["unit"] in ("bytes", "ns"):

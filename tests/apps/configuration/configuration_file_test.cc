@@ -159,7 +159,7 @@ TEST(ConfigurationFile, DocumentationHasEveryKeyAsTheParserKnowsIt) {
     CHECK_TEXT(row < keys.size(), ("documented, but unknown: " + cells[0]).c_str());
     CHECK_TEXT(!keys[row].help.empty(), cells[0].c_str());
     CHECK_EQUAL_TEXT(markdown_row(keys[row]), line,
-                     "`bedplate keys --markdown` prints the table as it is to be");
+                     "`make tables` writes it");
     ++row;
   }
   CHECK_TEXT(row == keys.size(), row < keys.size() ? keys[row].name.c_str() : "");
