@@ -38,6 +38,8 @@ check=(
   # an appliance in a container
   podman runc
   strace procps spin iproute2 iputils-ping
+  # what the documents' commands use
+  netcat-openbsd jq
   # a device that logs its writes, a file system on it, the kernel's client
   dmsetup e2fsprogs nbd-client
   # a program that forks and continues
