@@ -226,7 +226,7 @@ inline void describe(CounterTable& table, LegCounters& c) {
   table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
   table.counter("senders", c.senders, "senders", "Senders of this leg, one after the other.");
   table.boolean("is_silent", c.is_silent, "No packet has arrived for sender_timeout_ms.")
-      .no_sign("the alert of the alert of comes says so, with the cause");
+      .no_sign("the alert of comes says so, with the cause");
   table.counter("silences", c.silences, "silences", "Times that the leg fell silent.");
   std::string words;
   for (const LegArrivalText& each : kLegArrivals) {

@@ -1,5 +1,5 @@
-"""The documents' commands (`    $ COMMAND`), typed as they stand there, in the order of each document,
-in a fresh folder, with a /run and a loopback of their own. The appliance of the document runs."""
+"""The documents' commands (`    $ COMMAND`), as they stand there, in the order of each document, in a
+fresh folder, with a /run and a loopback of their own. The document's appliance runs."""
 
 import glob
 import os
@@ -104,7 +104,8 @@ def every_command_is_run_by_some_test(_box):
     for path in paths:
         for command, _ in commands_of(path):
             seen |= {begin for begin in ELSEWHERE if command.startswith(begin)}
-            expect_true(is_elsewhere(command) or path in APPLIANCES, f"{path}: nobody runs {command}")
+            expect_true(is_elsewhere(command) or path in APPLIANCES,
+                        f"{path}: no test runs {command}")
     expect_true(seen == set(ELSEWHERE), f"no document has {set(ELSEWHERE) - seen}")
     for name in set(ELSEWHERE.values()):
         expect_true(glob.glob(os.path.join(REPOSITORY, f"tests/*/{name}.py")), f"a test {name}")
