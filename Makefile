@@ -85,7 +85,7 @@ pictures: ## draw docs/pictures/*.svg from the texts beside them
 docs: deps-docs ## build the documents as a site into build/docs/site, and look at its links
 	$(Q)scripts/site.py
 
-tables: ## write the tables of keys and counters in docs/ as the program prints them
+tables: ## write the tables of keys, counters and methods in docs/ as the program prints them
 	$(Q)$(PARALLEL_MAKE) MODE=release products
 	$(Q)scripts/tables.py build/release/bedplate
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Writes the tables of keys and counters in docs/configuration.md and docs/counters.md, as the
-program prints them (`bedplate keys --markdown`, `bedplate counters --markdown`).
+"""Writes the tables of keys, counters and methods in docs/configuration.md, docs/counters.md and
+docs/control.md, as the program prints them with --markdown.
 
     scripts/tables.py build/release/bedplate
 
@@ -13,13 +13,14 @@ import tempfile
 
 KEYS = "| key | type | default | range | what it does |"
 COUNTERS = "| counter | kind | unit | what it counts |"
+METHODS = "| method | parameters | answers | what it does |"
 
 
 def printed(program, command, *words):
     """The rows that the program prints, by their first cell."""
     answer = subprocess.run([program, command, *words, "--markdown"], text=True, check=True,
                             stdout=subprocess.PIPE)
-    return {name_of(row): row for row in answer.stdout.splitlines()}
+    return {name_of(row): row for row in answer.stdout.splitlines() if row.startswith("| `")}
 
 
 def name_of(row):
@@ -77,6 +78,7 @@ def main():
     program = sys.argv[1]
     write("docs/configuration.md", KEYS, printed(program, "keys"))
     write("docs/counters.md", COUNTERS, all_counters(program))
+    write("docs/control.md", METHODS, printed(program, "ctl", "--list"))
 
 
 if __name__ == "__main__":
