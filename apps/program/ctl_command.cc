@@ -43,7 +43,7 @@ void print_markdown(const ControlMethods& methods) {
     for (const ControlParameter& parameter : method.parameters) {
       parameters += (parameters.empty() ? "`" : "; `") + parameter.name + "`, a " +
                     to_text(parameter.type) + (parameter.is_required ? ": " : ", optional: ") +
-                    parameter.help;
+                    parameter.help.substr(0, parameter.help.find_last_not_of('.') + 1);
     }
     const std::string needs = method.needs.empty() ? "" : " Needs " + method.needs + ".";
     std::printf("| `%s` | %s | `%s` | %s%s |\n", method.name.c_str(), parameters.c_str(),
