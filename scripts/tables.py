@@ -33,7 +33,9 @@ def all_counters(program):
     with tempfile.TemporaryDirectory() as folder:
         volume = pathlib.Path(folder, "volume")
         volume.write_bytes(bytes(4096))
-        texts = [demo + "[http]\n", demo + f'[[blockd.volume]]\nname = "disk"\nfile = "{volume}"\n']
+        with_tls = 'tls_certificate = "/certificate"\ntls_key = "/key"\n'  # nobody reads them
+        texts = [demo.replace("[blockd]", f"[blockd]\n{with_tls}", 1) + f"[http]\n{with_tls}",
+                 demo + f'[[blockd.volume]]\nname = "disk"\nfile = "{volume}"\n']
         paths = []
         for number, text in enumerate(texts):
             paths.append(pathlib.Path(folder, f"{number}.toml"))

@@ -338,7 +338,8 @@ def counters_are_documented(box):
     demo = os.path.join(REPOSITORY, "apps/demo.toml")
     box.write("volume", bytes(4096))
     volume = f"[[blockd.volume]]\nname = \"disk\"\nfile = \"{box.path('volume')}\"\n"
-    for config in ([], [demo], [box.write("all.toml", read_text(demo) + "[http]\n")],
+    tls = 'tls_certificate = "/certificate"\ntls_key = "/key"\n'
+    for config in ([], [demo], [box.write("all.toml", f"{read_text(demo)}[http]\n{tls}")],
                    [box.write("file.toml", read_text(demo) + volume)],
                    [os.path.join(REPOSITORY, "apps/demo-kvd.toml")],
                    [os.path.join(REPOSITORY, "apps/demo-relay.toml")]):
