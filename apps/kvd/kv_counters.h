@@ -64,23 +64,25 @@ inline void describe(CounterTable& table, Counters& c) {
       .at_a_glance("requests");
   table.counter("delete_hits", c.delete_hits, "requests", "Deletions of existing items.")
       .at_a_glance("requests");
-  table.counter("delete_misses", c.delete_misses, "requests", "Deletions of missing items.")
+  table
+      .counter("delete_misses", c.delete_misses, "requests",
+               "Deletions of items that did not exist.")
       .at_a_glance("requests");
   table.counter("incr_hits", c.incr_hits, "requests", "incr of an existing number.")
       .at_a_glance("requests");
-  table.counter("incr_misses", c.incr_misses, "requests", "incr of a missing item.")
+  table.counter("incr_misses", c.incr_misses, "requests", "incr of an item that did not exist.")
       .at_a_glance("requests");
   table.counter("decr_hits", c.decr_hits, "requests", "decr of an existing number.")
       .at_a_glance("requests");
-  table.counter("decr_misses", c.decr_misses, "requests", "decr of a missing item.")
+  table.counter("decr_misses", c.decr_misses, "requests", "decr of an item that did not exist.")
       .at_a_glance("requests");
   table.counter("cas_hits", c.cas_hits, "requests", "cas that stored its value.");
-  table.counter("cas_misses", c.cas_misses, "requests", "cas of a missing item.");
+  table.counter("cas_misses", c.cas_misses, "requests", "cas of an item that did not exist.");
   table.counter("cas_badval", c.cas_badval, "requests", "cas of an item that had changed.")
       .no_sign("cas exists for this case: its client reads the value and tries again");
   table.counter("touch_hits", c.touch_hits, "requests", "touch of an existing item.")
       .at_a_glance("requests");
-  table.counter("touch_misses", c.touch_misses, "requests", "touch of a missing item.")
+  table.counter("touch_misses", c.touch_misses, "requests", "touch of an item that did not exist.")
       .at_a_glance("requests");
   describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");

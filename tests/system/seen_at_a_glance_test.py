@@ -83,7 +83,7 @@ def a_client_that_is_slow(box, sockets):
         client.request(nbd.READ, 0, MIB)
     host, port = client.socket.getsockname()
     places.expect_seen(f'of="shard {shard}",counter="slow_client_ns"', f"shard {shard}: ",
-                       f"the client {host}:{port} at {host}:", "has taken nothing of its answer")
+                       f"the client {host}:{port} at {host}:", "has read nothing of its answer")
     label = f'bedplate_shard_slow_client_seconds{{shard="{shard}"}}'
     expect_true(sample(places.metrics(), label) >= SECONDS, "the value of the alert")
     for _ in range(32):
@@ -133,7 +133,7 @@ def a_peer_process_that_is_down(box):
     ann.send_signal(signal.SIGKILL)
     ann.wait(BOUND_SECONDS)
     places.expect_seen('of="process ann",counter="is_down"',
-                       f"process ann: its process {ann.pid} has died, and none has joined")
+                       f"process ann: its process {ann.pid} has died, and no other has joined")
     expect(sample(places.metrics(), 'bedplate_process_is_down{process="ann"}'), 1, "the alert's value")
     start()
     places.expect_quiet()
@@ -159,7 +159,7 @@ def a_process_that_leaves_hides_no_death(box):
     places.expect_quiet()
     dies.kill()
     dies.wait(BOUND_SECONDS)
-    said = f"process ann: its process {dies.pid} has died, and none has joined"
+    said = f"process ann: its process {dies.pid} has died, and no other has joined"
     places.expect_seen('of="process ann",counter="is_down"', said)
     start("bob", "ann", 1)
     expect(leaves.wait(BOUND_SECONDS), 0, "the exit code of the one that leaves")
@@ -184,7 +184,8 @@ def a_store_that_hangs(box, sockets):
         file.hang()
         client.request(nbd.READ, 0, 4096)
         places.expect_seen('of="blockd stores disk",counter="silent_ns"', "blockd stores disk: ",
-                           f"its store {file.path} has answered nothing for ", "(operations that wait: 1)")
+                           f"its store {file.path} has completed nothing for ",
+                           "(operations in flight: 1)")
         label = 'bedplate_blockd_stores_silent_seconds{stores="disk"}'
         expect_true(sample(places.metrics(), label) >= SECONDS, "the value of the alert")
         places.appliance.process.kill()
@@ -253,7 +254,7 @@ def all_four_at_once(box):
             top.press(keys)
             top.wait_for(lambda text, seen=seen: seen in text and shows_all(text), f"all beside {seen}")
         top.press("n")
-        top.wait_for(lambda text: "(operations that wait: 1)" in text, "the last one in full")
+        top.wait_for(lambda text: "(operations in flight: 1)" in text, "the last one in full")
         top.press("q")
         top.expect_end()
 

@@ -43,7 +43,7 @@ TEST(TopHistory, DrawsAValueBesideItsScale) {
   STRCMP_EQUAL("20/s |                                 #", lines[1].c_str());
   STRCMP_EQUAL("     |                                 #", lines[2].c_str());
   STRCMP_EQUAL("   0 |                                 #", lines[3].c_str());
-  STRCMP_EQUAL("      -2 min                          now", lines[4].c_str());
+  STRCMP_EQUAL("      -2 min                         now", lines[4].c_str());
 }
 
 TEST(TopHistory, DrawsALabelWithoutText) {
