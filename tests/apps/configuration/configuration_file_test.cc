@@ -158,8 +158,7 @@ TEST(ConfigurationFile, DocumentationHasEveryKeyAsTheParserKnowsIt) {
     if (cells.size() != 5) continue;  // another table of the document
     CHECK_TEXT(row < keys.size(), ("documented, but unknown: " + cells[0]).c_str());
     CHECK_TEXT(!keys[row].help.empty(), cells[0].c_str());
-    CHECK_EQUAL_TEXT(markdown_row(keys[row]), line,
-                     "`make tables` writes it");
+    CHECK_EQUAL_TEXT(markdown_row(keys[row]), line, "`make tables` writes it");
     ++row;
   }
   CHECK_TEXT(row == keys.size(), row < keys.size() ? keys[row].name.c_str() : "");
