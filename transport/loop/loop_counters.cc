@@ -26,12 +26,10 @@ void describe(CounterTable& table, EventLoopCounters& c) {
       .no_sign("stalls counts them");
   table.counter("timer_stalls", c.timer_stalls, "stalls", "Stalls in which a timer ran.")
       .no_sign("stalls counts them");
-  table.counter(
-      "preemptions", c.stalled.preemptions, "times",
-      "Times that it waited for its core, which ran something else, for more than stall_ms.");
-  table.counter(
-      "standstills", c.stalled.standstills, "times",
-      "Times that the whole process was stopped, frozen or throttled for more than stall_ms.");
+  table.counter("preemptions", c.stalled.preemptions, "times",
+                "Times that it waited too long for its core, which ran something else.");
+  table.counter("standstills", c.stalled.standstills, "times",
+                "Times that the whole process was stopped, frozen or throttled for too long.");
 }
 
 void describe_rounds(CounterTable& table, EventLoopCounters& c) {
