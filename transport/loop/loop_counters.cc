@@ -27,9 +27,9 @@ void describe(CounterTable& table, EventLoopCounters& c) {
   table.counter("timer_stalls", c.timer_stalls, "stalls", "Stalls in which a timer ran.")
       .no_sign("stalls counts them");
   table.counter("preemptions", c.stalled.preemptions, "times",
-                "Times that it waited too long for its core, which ran something else.");
+                "Long waits for its core, which ran something else.");
   table.counter("standstills", c.stalled.standstills, "times",
-                "Times that the whole process was stopped, frozen or throttled for too long.");
+                "Long pauses of the whole process: stopped, frozen or throttled.");
 }
 
 void describe_rounds(CounterTable& table, EventLoopCounters& c) {
