@@ -29,34 +29,34 @@ void keep_lock_of_copies() noexcept {
 Result<void> check_allowed(const PinnedPool& pool, uint64_t bytes, PageSize page,
                            Error error) noexcept {
   if (is_appliance_expected()) {
-    return error.set_answer("the pool is an appliance's, and all of it is planned")
+    return error.set_answer("the pool belongs to an appliance, and all of it is planned")
         .set_cure("raise [pool] bytes instead");
   }
   if (pool.is_sealed()) {
     return error.set_answer("the pool is sealed: this process has joined it")
-        .set_cure("have the owner give it more: heap_bytes in its [[process]]");
+        .set_cure("raise heap_bytes in its [[process]] of the owner's configuration");
   }
   if (interception_decision().backing == HeapBacking::kOrdinary) {
     char why[192];
     return error.set_answer("malloc %s", explain_decision(interception_decision(), why, sizeof why))
-        .set_cure("decide for the pool: BEDPLATE_LEAVE_PINNED=yes");
+        .set_cure("choose the pool: BEDPLATE_LEAVE_PINNED=yes");
   }
   if (bytes == 0 || bytes > kPoolSpanBytes) {
     error.kind = ErrorKind::kConfiguration;
-    return error.set_answer("that is no size of a heap").set_cure("give it 4 MiB or more");
+    return error.set_answer("this is not a valid heap size").set_cure("give it 4 MiB or more");
   }
   if (pool.segment(0).is_private() && is_huge(page)) {
     error.kind = ErrorKind::kConfiguration;
     return error
         .set_answer("a fork copies this program's heap, and the copy of a page of %s needs another "
-                    "one that is free",
+                    "free page",
                     format_bytes(page_bytes(page)).text)
         .set_cure("ask for pages of 4 KiB, or share the heap with forked children: "
                   "BEDPLATE_FORK=share, or bedplate_fork at link time");
   }
   if (!pool.has_room_for(bytes)) {
-    return error.set_answer("the pool has no more addresses, or too many segments")
-        .set_cure("add less, and larger parts at a time");
+    return error.set_answer("the pool has no addresses left, or too many segments")
+        .set_cure("add less, in fewer and larger parts");
   }
   return {};
 }
@@ -87,8 +87,8 @@ Result<void> add_heap(uint64_t bytes, PageSize page) {
 Result<void> refuse_added_heap(const char* doing, const char* instead) noexcept {
   if (process_pool().find_segment(kAddedHeapOwner) == nullptr) return {};
   return error_while("%s", doing)
-      .set_answer("this program has added to its heap (add_heap, bp_add_heap), where the pool's "
-                  "other segments would lie")
+      .set_answer("this program has added memory to its heap (add_heap, bp_add_heap), at the "
+                  "addresses of the pool's other segments")
       .set_cure("%s", instead);
 }
 

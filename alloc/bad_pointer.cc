@@ -27,7 +27,7 @@ bool count_one() noexcept {
 
 // Every bad pointer is a defect of the program, so the report includes the call stack.
 [[gnu::noinline]] void tell(Error error) noexcept {
-  error.set_cure("mend the program: `addr2line -Cfpe FILE OFFSET` names each of these calls");
+  error.set_cure("correct the program: `addr2line -Cfpe FILE OFFSET` names each of these calls");
   log_error(error);
   log_call_stack(2);  // without this function and its report_...
   if constexpr (BP_DEBUG) std::abort();
@@ -81,9 +81,9 @@ void explain(const void* pointer, const std::byte* arena, Error* error) noexcept
   // An arena begins with mimalloc's record of a segment, never with a block.
   const HeapSizeClass size_class = pointer == arena ? HeapSizeClass{} : heap_size_class_at(pointer);
   if (size_class.bytes != 0 && size_class.offset_bytes == 0) {
-    error->set_answer("the block that began there, of %s and the size class of %zu bytes, is free "
-                      "already",
-                      owner, size_class.bytes);
+    error->set_answer(
+        "the block that began there, of %s and the size class of %zu bytes, is already free", owner,
+        size_class.bytes);
   } else {
     error->set_answer("no block of %s that is in use begins there", owner);
   }
@@ -97,9 +97,9 @@ void explain(const void* pointer, const std::byte* arena, Error* error) noexcept
   if (const std::byte* arena = arena_of(pointer); arena != nullptr) {
     explain(pointer, arena, &error);
   } else if (const char* owner = owner_of(pointer); owner != nullptr) {
-    error.set_answer("it is not the heap's: it lies in %s", owner);
+    error.set_answer("it does not belong to the heap: it lies in %s", owner);
   } else {
-    error.set_answer("it is not the pool's");
+    error.set_answer("it does not belong to the pool");
   }
   tell(error);
 }
@@ -114,11 +114,11 @@ void explain(const void* pointer, const std::byte* arena, Error* error) noexcept
 
 [[gnu::noinline]] void report_heap_damage(int error_number) noexcept {
   if (!count_one()) return;
-  tell(error_while("looking at the heap's own lists")
+  tell(error_while("checking the heap's own lists")
            .set_answer("%s (%s)",
                        error_number == EFAULT
                            ? "a block was written beyond its end, or after it was freed"
-                           : "mimalloc was handed what is no block",
+                           : "mimalloc received a pointer that is not a block",
                        strerrorname_np(error_number)));
 }
 

@@ -61,15 +61,17 @@ bool grow_boot_heap(uint64_t bytes) noexcept {
 Result<void> fix_boot_heap(uint64_t bytes) {
   may_grow = false;
   Segment& boot = boot_segment();
-  Error error = error_while("making segment 0 as large as planned, %s", format_bytes(bytes).text);
+  Error error =
+      error_while("growing segment 0 to its planned size of %s", format_bytes(bytes).text);
   if (boot.bytes > bytes) {
-    return error.set_answer("reading and planning took %s", format_bytes(boot.bytes).text)
+    return error
+        .set_answer("reading the configuration and planning used %s", format_bytes(boot.bytes).text)
         .set_cure("set BEDPLATE_BOOT_BYTES=\"%s\"", format_bytes(2 * boot.bytes).text);
   }
   if (boot.bytes == bytes) return {};
   if (add(boot, bytes - boot.bytes)) return {};
   return error.set_answer_errno(errno).set_cure(
-      "free memory or raise its limit, or have less in the configuration");
+      "free memory, raise its limit, or make the configuration smaller");
 }
 
 }  // namespace bedplate

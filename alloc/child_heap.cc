@@ -81,14 +81,12 @@ constinit std::atomic<bool> has_allocated{false};  // this child
 // Warns: a child that allocates goes on as a program and does not call exec.
 void tell_that_it_goes_on() noexcept {
   if (is_known_child || !claim_child_notice()) return;
-  log_error(
-      error_while("going on in a forked child (process %d)", static_cast<int>(getpid()))
-          .set_answer(
-              "the heap is its parent's and shared, not a copy: what one of them changes there "
-              "changes for both, at any time")
-          .set_cure("call exec or _exit, start it by posix_spawn(), or %s; BEDPLATE_FORK="
-                    "refuse makes fork() fail",
-                    way_to_copied_heap()));
+  log_error(error_while("continuing in a forked child (process %d)", static_cast<int>(getpid()))
+                .set_answer("the heap is shared with its parent, not copied: what one of them "
+                            "changes there changes for both, at any time")
+                .set_cure("call exec or _exit, start it by posix_spawn(), or %s; BEDPLATE_FORK="
+                          "refuse makes fork() fail",
+                          way_to_copied_heap()));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ Error error_of(const HeapRefusal& refusal, const char* owner = nullptr) noexcept
 void tell_limit(const HeapRefusal& refusal, HeapOwner owner) noexcept {
   const HeapOwnerUse use = heap_owner_use(owner);
   Error error = error_of(refusal, use.name.text);
-  error.set_answer("it has %s of its limit of %s", format_bytes(use.used_bytes).text,
+  error.set_answer("it uses %s of its limit of %s", format_bytes(use.used_bytes).text,
                    format_bytes(use.limit_bytes).text);
   log_error(error.set_cure("free memory, or raise bytes in its [[limit]]"));
 }
@@ -86,7 +86,7 @@ bool has_heap() noexcept { return process_pool().segment_count() > 1; }
 // The setting that gives this kind of program more heap.
 const char* way_to_more() noexcept {
   if (interception_decision().backing == HeapBacking::kOrdinary) {
-    return "decide for the pool: BEDPLATE_LEAVE_PINNED=yes";
+    return "choose the pool: BEDPLATE_LEAVE_PINNED=yes";
   }
   if (is_appliance.load(std::memory_order_relaxed)) {
     // Without a heap segment, segment 0 is exhausted.
@@ -102,7 +102,7 @@ const char* way_to_more() noexcept {
 void tell_no_place(const HeapRefusal& refusal) noexcept {
   Error error = error_of(refusal);
   if (refusal.cause == HeapRefusal::Cause::kAlignment) {
-    error.set_answer("the heap serves alignments of at most %s",
+    error.set_answer("the heap supports alignments of at most %s",
                      format_bytes(kAlignmentBytesMax).text);
     log_error(error.set_cure("ask for a smaller one"));
     return;
@@ -111,8 +111,9 @@ void tell_no_place(const HeapRefusal& refusal) noexcept {
   if (refusal.alignment == 0) {
     error.set_answer("even when empty, the heap has no block larger than %s", largest.text);
   } else {
-    error.set_answer("even when empty, the heap has no such place; its largest block is %s",
-                     largest.text);
+    error.set_answer(
+        "even when empty, the heap has no room for such a block; its largest block is %s",
+        largest.text);
   }
   log_error(error.set_cure("ask for less, or %s", way_to_more()));
 }

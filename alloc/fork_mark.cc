@@ -25,9 +25,10 @@ constinit std::atomic<bool>* child_notice = nullptr;
 Result<void> mark_heap_owner() noexcept {
   BP_ASSERT(!heap_exists);
   if (madvise(&fork_mark, sizeof fork_mark, MADV_WIPEONFORK) != 0) {
-    Error error = error_from_errno("having the kernel tell a child from its parent (madvise)");
+    Error error =
+        error_from_errno("marking a page that tells a forked child from its parent (madvise)");
     if (says_forbidden(errno)) return set_cure_of_forbidden(&error, "madvise");
-    return error.set_cure("it takes Linux 4.14 (MADV_WIPEONFORK)");
+    return error.set_cure("use Linux 4.14 or newer (MADV_WIPEONFORK)");
   }
   fork_mark.is_owner = true;
   heap_exists = true;

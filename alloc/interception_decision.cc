@@ -96,7 +96,7 @@ Result<Wish> parse_wish(const char* text, const char* where) noexcept {
   }
   return configuration_error_while("deciding whether malloc hands out pool memory")
       .set_answer("%s is \"%.64s\"", where, text)
-      .set_cure("write yes, no or runtime, or leave it out");
+      .set_cure("set it to yes, no or runtime, or unset it");
 }
 
 InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexcept {

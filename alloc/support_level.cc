@@ -71,7 +71,7 @@ bool is_resident(const void* block) noexcept {
                      [](unsigned char page) { return (page & 1) != 0; });
 }
 
-constexpr const char* kFreeDidNotArrive = "its free did not arrive";
+constexpr const char* kFreeDidNotArrive = "its free did not reach the heap";
 
 struct Observed {
   const char* free_failure = nullptr;
@@ -93,7 +93,7 @@ Observed observe(const Allocator& allocator) {
   if (!is_inside) {
     observed.free_failure = observed.chunk_failure = "its block does not lie in the pool";
   } else if (!was_used) {
-    observed.free_failure = "its block is not of the pool's heap";
+    observed.free_failure = "its block is not from the pool's heap";
   } else if (is_used_by_heap(block)) {
     observed.free_failure = kFreeDidNotArrive;
   }

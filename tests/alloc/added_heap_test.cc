@@ -93,16 +93,16 @@ BP_PROBE(AddsBesideThreadsThatAllocate) {
 }
 
 BP_PROBE(AddsNothingThatCannotBe) {
-  BP_PROBE_CHECK(answer(0) == "that is no size of a heap");
-  BP_PROBE_CHECK(answer(UINT64_MAX) == "that is no size of a heap");
-  BP_PROBE_CHECK(answer(kPoolSpanBytes) == "the pool has no more addresses, or too many segments");
+  BP_PROBE_CHECK(answer(0) == "this is not a valid heap size");
+  BP_PROBE_CHECK(answer(UINT64_MAX) == "this is not a valid heap size");
+  BP_PROBE_CHECK(answer(kPoolSpanBytes) == "the pool has no addresses left, or too many segments");
   BP_PROBE_CHECK(refuse_added_heap("a", "b").ok());
   BP_PROBE_CHECK(answer(4 * kMiB) == "");
   BP_PROBE_CHECK(!refuse_added_heap("a", "b").ok());
   process_pool().seal();
   BP_PROBE_CHECK(answer(4 * kMiB) == "the pool is sealed: this process has joined it");
   expect_appliance();
-  BP_PROBE_CHECK(answer(4 * kMiB) == "the pool is an appliance's, and all of it is planned");
+  BP_PROBE_CHECK(answer(4 * kMiB) == "the pool belongs to an appliance, and all of it is planned");
 }
 
 BP_PROBE(AddsNothingToAnOrdinaryHeap) {

@@ -79,7 +79,7 @@ void expect_refused(uint64_t count) {
 void check_reported(const char* probe, const char* words) {
   const test::Ended ended = test::run_fresh(probe);
   CHECK_TEXT(ended.said(words), ended.text);
-  CHECK_TEXT(ended.said("; mend the program: "), ended.text);
+  CHECK_TEXT(ended.said("; correct the program: "), ended.text);
   CHECK_TEXT(ended.said("  called from "), ended.text);
   if (BP_DEBUG) {
     LONGS_EQUAL(SIGABRT, ended.signal);
@@ -105,7 +105,7 @@ BP_PROBE(FreesTheStack) {
 }
 TEST(BadPointer, OnTheStack) {
   BP_SKIP_UNDER_SANITIZER();
-  check_reported("FreesTheStack", ": it is not the pool's; ");
+  check_reported("FreesTheStack", ": it does not belong to the pool; ");
 }
 
 BP_PROBE(FreesStaticData) {
@@ -115,7 +115,7 @@ BP_PROBE(FreesStaticData) {
 }
 TEST(BadPointer, InStaticData) {
   BP_SKIP_UNDER_SANITIZER();
-  check_reported("FreesStaticData", ": it is not the pool's; ");
+  check_reported("FreesStaticData", ": it does not belong to the pool; ");
 }
 
 BP_PROBE(FreesAMapping) {
@@ -164,7 +164,7 @@ TEST(BadPointer, OfAnOrdinaryHeapIsKnownToo) {
   BP_SKIP_UNDER_SANITIZER();
   const test::Ended ended =
       test::run_fresh("FreesTheStackWithAnOrdinaryHeap", {"BEDPLATE_LEAVE_PINNED=no"});
-  CHECK_TEXT(ended.said(": it is not the pool's; "), ended.text);
+  CHECK_TEXT(ended.said(": it does not belong to the pool; "), ended.text);
   LONGS_EQUAL(BP_DEBUG ? SIGABRT : 0, ended.signal);
   LONGS_EQUAL(BP_DEBUG ? -1 : 0, ended.exit_code);
 }
@@ -194,7 +194,7 @@ BP_PROBE(FreesTwiceWithAnotherBetween) {
 }
 TEST(BadPointer, SecondFreeWithAnotherBetween) {
   SKIP_WITHOUT_LEDGER();
-  check_reported("FreesTwiceWithAnotherBetween", "is free already");
+  check_reported("FreesTwiceWithAnotherBetween", "is already free");
 }
 
 BP_PROBE(FreesTwiceFromTwoThreads) {
@@ -211,7 +211,7 @@ BP_PROBE(FreesTwiceFromTwoThreads) {
 }
 TEST(BadPointer, SecondFreeFromAnotherThread) {
   SKIP_WITHOUT_LEDGER();
-  check_reported("FreesTwiceFromTwoThreads", "is free already");
+  check_reported("FreesTwiceFromTwoThreads", "is already free");
 }
 
 BP_PROBE(FreesALargeBlockTwice) {
@@ -273,7 +273,8 @@ BP_PROBE(FreesWhatIsNotTheHeaps) {
 }
 TEST(BadPointer, OfAnotherOwner) {
   SKIP_WITHOUT_LEDGER();
-  check_reported("FreesWhatIsNotTheHeaps", ": it is not the heap's: it lies in volume:ram0; ");
+  check_reported("FreesWhatIsNotTheHeaps",
+                 ": it does not belong to the heap: it lies in volume:ram0; ");
 }
 
 BP_PROBE(ReallocatesWhatIsFree) {
@@ -286,7 +287,7 @@ BP_PROBE(ReallocatesWhatIsFree) {
 }
 TEST(BadPointer, ReallocOfWhatIsFree) {
   SKIP_WITHOUT_LEDGER();
-  check_reported("ReallocatesWhatIsFree", "is free already");
+  check_reported("ReallocatesWhatIsFree", "is already free");
 }
 
 BP_PROBE(DeletesTwice) {
@@ -298,7 +299,7 @@ BP_PROBE(DeletesTwice) {
 }
 TEST(BadPointer, SecondDelete) {
   SKIP_WITHOUT_LEDGER();
-  check_reported("DeletesTwice", "is free already");
+  check_reported("DeletesTwice", "is already free");
 }
 
 BP_PROBE(ManyBadFrees) {

@@ -286,11 +286,11 @@ TEST(Exhaustion, IsNotWhatARequestThatNoHeapCouldServeIsCalled) {
   check_told("MoreThanThereIs", "64 MiB: " + largest, kMore);
   check_told("MoreThanCanBeSaid", "18446744073709551615 bytes: " + largest, kMore);
   check_told("NoPlaceAtSuchAMultiple",
-             "4 KiB at a multiple of 512 MiB: even when empty, the heap has no such place; its "
-             "largest block is 12224 KiB",
+             "4 KiB at a multiple of 512 MiB: even when empty, the heap has no room for such a "
+             "block; its largest block is 12224 KiB",
              kMore);
   check_told("AlignmentThatIsNotServed",
-             "4 KiB at a multiple of 4 GiB: the heap serves alignments of at most 1 GiB",
+             "4 KiB at a multiple of 4 GiB: the heap supports alignments of at most 1 GiB",
              "ask for a smaller one");
 }
 

@@ -112,7 +112,7 @@ BP_PROBE(LimitRefusesItsOwnerAlone) {
   BP_PROBE_CHECK(use.refused_count == 2 && exhaustion_count() == 3);
   const std::string said = capture.text();
   capture.finish();
-  BP_PROBE_CHECK(said.find("bedplate: allocating 40000 bytes for heap:greedy: it has ") !=
+  BP_PROBE_CHECK(said.find("bedplate: allocating 40000 bytes for heap:greedy: it uses ") !=
                  std::string::npos);
   BP_PROBE_CHECK(said.find(" of its limit of 16 MiB; free memory, or raise bytes in its "
                            "[[limit]]") != std::string::npos);

@@ -199,7 +199,7 @@ TEST(InterceptionDecision, OtherWordsStopTheProgramBeforeMain) {
     const test::Ended ended = test::run_fresh("none", {name + "=maybe"});
     LONGS_EQUAL(2, ended.exit_code);
     STRCMP_EQUAL(("bedplate: deciding whether malloc hands out pool memory: " + name +
-                  " is \"maybe\"; write yes, no or runtime, or leave it out\n")
+                  " is \"maybe\"; set it to yes, no or runtime, or unset it\n")
                      .c_str(),
                  ended.text);
   }

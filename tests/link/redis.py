@@ -162,7 +162,7 @@ def check_shared_bgsave():
     """With a shared heap, the child logs once that it goes on as a forked child."""
     with tempfile.TemporaryDirectory() as directory:
         _, said = save_under_writes(directory, {"BEDPLATE_FORK": "share"})
-        if said.count("bedplate: going on in a forked child") != 1:
+        if said.count("bedplate: continuing in a forked child") != 1:
             raise AssertionError(said)
 
 

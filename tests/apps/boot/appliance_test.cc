@@ -22,8 +22,9 @@ TEST(Appliance, DoesNotBootOnceTheProgramHasAddedToItsHeap) {
   BP_SKIP_UNDER_SANITIZER();
   const test::Ended ended = test::run_fresh("BootsBesideAddedHeap");
   LONGS_EQUAL(0, ended.exit_code);
-  STRCMP_CONTAINS("bedplate: booting an appliance: this program has added to its heap (add_heap, "
-                  "bp_add_heap), where the pool's other segments would lie; raise [pool] bytes "
-                  "instead\n",
-                  ended.text);
+  STRCMP_CONTAINS(
+      "bedplate: booting an appliance: this program has added memory to its heap (add_heap, "
+      "bp_add_heap), at the addresses of the pool's other segments; raise [pool] bytes "
+      "instead\n",
+      ended.text);
 }
