@@ -17,7 +17,7 @@ namespace bedplate {
 namespace {
 
 constexpr const char* kOwnersFault =
-    "the owner of the pool offered it wrongly: run both from the same release of Bedplate";
+    "the owner of the pool described it incorrectly: run both from the same release of Bedplate";
 
 // Returns true if the file is as offered. Sets its `status`, or the `error`.
 bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status,
@@ -33,7 +33,7 @@ bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status
                                       static_cast<uint64_t>(system.f_bsize) == offered.page_bytes
                                 : system.f_type == TMPFS_MAGIC;
   if (!S_ISREG(status.st_mode) || !has_its_page) {
-    error->set_answer("its file has no such pages");
+    error->set_answer("its file has pages of another size");
     return false;
   }
   if (static_cast<uint64_t>(status.st_size) != offered.bytes) {
@@ -47,7 +47,7 @@ bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status
     return false;
   }
   if ((fcntl(memfd, F_GETFL) & O_ACCMODE) != (offered.is_writable ? O_RDWR : O_RDONLY)) {
-    error->set_answer("its file has other rights");
+    error->set_answer("its file has different access rights");
     return false;
   }
   return true;
@@ -66,14 +66,14 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
                     .set_cure("%s", kOwnersFault);
   if (!is_page_bytes(offered.page_bytes) || offered.bytes == 0 ||
       offered.bytes % offered.page_bytes != 0) {
-    return error.set_answer("that is no multiple of a page of %" PRIu64 " bytes",
+    return error.set_answer("its size is not a multiple of a page of %" PRIu64 " bytes",
                             offered.page_bytes);
   }
   const uint64_t offset = offered.address - base_;
   const uint64_t region = offset >> kRegionBytesLog2;
   if (offset % kRegionBytes != 0 || region >= kRegionCountMax ||
       offered.bytes > (kRegionCountMax - region) * kRegionBytes) {
-    return error.set_answer("it lies at no region of the pool's range");
+    return error.set_answer("it does not fit the regions of the pool's range");
   }
   const uint64_t end_region = region + regions_of(offered.bytes);
   for (uint32_t i = 0; i < segment_count(); ++i) {

@@ -113,7 +113,7 @@ void Auditor::foreign_mapping(const Mapping& found) noexcept {
   for (uint32_t i = 0; i < map_.segment_count; ++i) {
     if (map_.segments[i].address <= found.begin) before = &map_.segments[i];
   }
-  complain("0x%" PRIx64 "-0x%" PRIx64 " is mapped %s%s and is no segment: %s, %s", found.begin,
+  complain("0x%" PRIx64 "-0x%" PRIx64 " is mapped %s%s and is not a segment: %s, %s", found.begin,
            found.end, before == nullptr ? "before the pool" : "behind ",
            before == nullptr ? "" : before->owner.text, found.rights, found.path);
 }
@@ -128,7 +128,7 @@ void Auditor::page_size(uint64_t bytes) noexcept {
 // `text`: words of two letters, each with a space before it; "lo" is locked.
 void Auditor::flags(const char* text) noexcept {
   if (current_->is_locked != 0 && std::strstr(text, " lo") == nullptr) {
-    complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " is not locked any more", current_->owner.text,
+    complain("%s: 0x%" PRIx64 "-0x%" PRIx64 " is no longer locked", current_->owner.text,
              current_begin_, current_end_);
   }
 }

@@ -43,20 +43,20 @@ constinit const Setting kPageBytes = {"BEDPLATE_BOOT_PAGE_BYTES",
                                       "bedplate_boot_page_bytes",
                                       bedplate_boot_page_bytes,
                                       &is_page_bytes,
-                                      "a size of pages",
+                                      "a page size",
                                       "\"4 KiB\", \"2 MiB\" or \"1 GiB\"",
                                       "as 4096, 2097152 (2 MiB) or 1073741824 (1 GiB)"};
 
 [[noreturn]] void refuse_variable(const Setting& setting, const char* text) noexcept {
   stop_with(configuration_error_while("reading the environment variable %s", setting.variable)
                 .set_answer("\"%s\" is not %s", text, setting.what)
-                .set_cure("write %s, or unset it", setting.for_variable));
+                .set_cure("set it to %s, or unset it", setting.for_variable));
 }
 
 [[noreturn]] void refuse_constant(const Setting& setting, uint64_t bytes) noexcept {
   stop_with(configuration_error_while("reading the program's constant %s", setting.constant)
                 .set_answer("%" PRIu64 " is not %s", bytes, setting.what)
-                .set_cure("define it %s and link anew, or set %s", setting.for_constant,
+                .set_cure("define it %s and link again, or set %s", setting.for_constant,
                           setting.variable));
 }
 
@@ -76,7 +76,7 @@ void refuse_unfit_sanitizer() noexcept {
   if (sanitizer.name.empty() || sanitizer.leaves_pool_range) return;
   stop_with(
       error_while("making segment 0")
-          .set_answer("%s has the pool's addresses for itself", sanitizer.name.data())
+          .set_answer("%s uses the pool's addresses itself", sanitizer.name.data())
           .set_cure(
               "link it with AddressSanitizer instead, or with the libraries of `make MODE=tsan` "
               "for ThreadSanitizer (docs/debugging.md)"));
@@ -88,7 +88,7 @@ void tell_not_locked(const Segment& segment) noexcept {
   if (segment.lock_errno == 0 || linked != 0) return;
   log_error(error_while("locking the heap of this program (%s)", format_bytes(segment.bytes).text)
                 .set_answer_errno(segment.lock_errno)
-                .set_cure("it goes on, and its pages may be swapped out; %sulimit -l %" PRIu64,
+                .set_cure("it continues, but its pages may be swapped out; %sulimit -l %" PRIu64,
                           way_past_the_lock_limit(), segment.bytes / kKiB));
 }
 

@@ -23,14 +23,14 @@ bool shares_segments() noexcept { return &bedplate_shares_segments != nullptr; }
 // The reason why the heap cannot be private; nullptr: it can.
 const char* obstacle() noexcept {
   if (shares_segments()) return "this program has code for devices or processes that use its heap";
-  if (is_huge(boot_page())) return "the copy of a hugepage needs another one that is free";
+  if (is_huge(boot_page())) return "the copy of a hugepage needs another free hugepage";
   return nullptr;
 }
 
 [[noreturn]] void refuse_setting(const char* where, const char* text) noexcept {
   stop_with(configuration_error_while("deciding what a fork means for the heap")
                 .set_answer("%s is \"%.64s\"", where, text)
-                .set_cure("write copy, share or refuse, or leave it out"));
+                .set_cure("set it to copy, share or refuse, or unset it"));
 }
 
 [[noreturn]] void refuse_copy(const char* why) noexcept {
@@ -70,9 +70,9 @@ ForkRule fork_rule() noexcept {
 }
 
 const char* way_to_copied_heap() noexcept {
-  if (shares_segments()) return "have malloc hand out ordinary memory: BEDPLATE_LEAVE_PINNED=no";
-  if (is_huge(boot_page())) return "have pages of 4 KiB: unset BEDPLATE_BOOT_PAGE_BYTES";
-  return "have the heap copied: BEDPLATE_FORK=copy";
+  if (shares_segments()) return "make malloc use ordinary memory: BEDPLATE_LEAVE_PINNED=no";
+  if (is_huge(boot_page())) return "use pages of 4 KiB: unset BEDPLATE_BOOT_PAGE_BYTES";
+  return "copy the heap: BEDPLATE_FORK=copy";
 }
 
 }  // namespace bedplate

@@ -37,16 +37,15 @@ void on_bus_error(int number, siginfo_t* info, void* context) {
                   .set_answer("%s", is_hardware
                                         ? "the hardware reports a memory error; what the page held "
                                           "is lost"
-                                        : "the page is not there any more")
-                  .set_cure("%s", is_hardware
-                                      ? "restart the appliance (the kernel does not use the page "
-                                        "again), and have the memory looked at"
-                                      : "something took the page away: `bedplate doctor` lists the "
-                                        "ways that are open"));
+                                        : "the page is no longer there")
+                  .set_cure("%s", is_hardware ? "restart the appliance (the kernel does not use "
+                                                "the page again), and test the memory"
+                                              : "find what removed the page: `bedplate doctor` "
+                                                "lists the methods that are possible"));
   } else if (const char* path = mapped_file_at(info->si_addr); path != nullptr) {
     log_error(error_while("using the file %s, which is mapped at %p", path, info->si_addr)
-                  .set_answer("another process has cut it short")
-                  .set_cure("see which one writes to it, and start this one again"));
+                  .set_answer("another process has truncated it")
+                  .set_cure("find which one writes to it, and start this one again"));
   }
   // Calls the previous handler as the kernel would: it may handle the error, as the guard of copies
   // does (transport/single_copy/guarded_copy_datapath.h).

@@ -68,7 +68,7 @@ void grow_heap(const PoolBudget& budget, uint64_t left_bytes, PoolPlan& plan) {
 
 Error too_many_regions(const PoolBudget& budget) {
   return configuration_error_while("planning a pool of %s", format_bytes(budget.bytes).text)
-      .set_answer("its segments take more address space than the pool's range of %s has",
+      .set_answer("its segments need more address space than the pool's range of %s has",
                   format_bytes(kPoolSpanBytes).text)
       .set_cure("make the pool or its services smaller");
 }

@@ -197,7 +197,7 @@ Result<void> install_seccomp_filter(uint64_t begin, uint64_t end) {
     outcome = install();
   }
   if (outcome == 0) return {};
-  Error error = error_from_errno("putting the seccomp filter in force");
+  Error error = error_from_errno("installing the seccomp filter");
   if (outcome > 0) error.set_answer("thread %ld has a filter of its own", outcome);
   return error.set_cure("set [pool] enforce = \"kernel\", or run on a kernel with seccomp");
 }

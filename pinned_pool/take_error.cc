@@ -25,9 +25,9 @@ uint64_t limit_of(__rlimit_resource resource) noexcept {
 
 Error& with_memory_cure(Error& error, const TakeAttempt& attempt) noexcept {
   if (!is_huge(attempt.page) && promises_strictly()) {
-    return error.set_cure("the kernel promises no more (vm.overcommit_memory is 2): sysctl "
-                          "vm.overcommit_memory=0, or raise vm.overcommit_ratio, or make [pool] "
-                          "bytes smaller");
+    return error.set_cure(
+        "the kernel commits no more (vm.overcommit_memory is 2): sysctl vm.overcommit_memory=0, or "
+        "raise vm.overcommit_ratio, or make [pool] bytes smaller");
   }
   if (!is_huge(attempt.page)) return error.set_cure("free memory, or make [pool] bytes smaller");
   const HugepageCounts counts = hugepage_counts(attempt.page, attempt.node);
@@ -44,7 +44,7 @@ const char* call_of(TakeStep step) noexcept {
     case TakeStep::kMakeFile: return "memfd_create";
     case TakeStep::kSizeFile: return "ftruncate";
     case TakeStep::kMap: return "mmap";
-    case TakeStep::kBind: return "mbind (containers want CAP_SYS_NICE)";
+    case TakeStep::kBind: return "mbind (containers need CAP_SYS_NICE)";
     case TakeStep::kPopulate: return "madvise";
     case TakeStep::kSealFile: return "fcntl";
     case TakeStep::kLookAtFile: break;
@@ -76,8 +76,7 @@ Error& with_intruder(Error& error, const TakeAttempt& attempt) noexcept {
   (void)read_lines("/proc/self/maps", &look_at_mapping, &intruder).ok();
   error.set_answer("its address %p is already in use in this process%s%s", attempt.address,
                    intruder.text[0] != '\0' ? ": " : "", intruder.text);
-  return error.set_cure("run without what put that there: a preloaded library, a debugger, a "
-                        "sanitizer");
+  return error.set_cure("run without what mapped it: a preloaded library, a debugger, a sanitizer");
 }
 
 }  // namespace
@@ -89,9 +88,9 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
   error.set_doing("taking %s for %s in pages of %s%s", format_bytes(attempt.bytes).text,
                   attempt.owner.text, format_bytes(page_bytes(attempt.page)).text, on_node);
   error.set_answer_errno(error_number);
-  if (error_number == ECANCELED) return error.set_answer("told to stop meanwhile");
+  if (error_number == ECANCELED) return error.set_answer("interrupted by a request to stop");
   if (says_forbidden(error_number)) return set_cure_of_forbidden(&error, call_of(step));
-  if (step == TakeStep::kSealFile) return error.set_cure("a kernel with memfd seals is needed");
+  if (step == TakeStep::kSealFile) return error.set_cure("use a kernel with memfd seals");
   if (step == TakeStep::kBind) return error.set_cure("choose another node");
   if (step == TakeStep::kMap && error_number == EEXIST) return with_intruder(error, attempt);
   if (step == TakeStep::kMap && error_number == ENOMEM && limit_of(RLIMIT_AS) != RLIM_INFINITY) {
@@ -102,7 +101,7 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
     return error.set_cure("raise the limit on data: ulimit -d unlimited");
   }
   if (step == TakeStep::kSizeFile && error_number == EFBIG) {
-    error.set_answer("a file may have %s, and a segment is one",
+    error.set_answer("a file may have at most %s, and a segment is a file",
                      format_bytes(limit_of(RLIMIT_FSIZE)).text);
     return error.set_cure("raise the limit on files: ulimit -f unlimited");
   }
@@ -118,7 +117,7 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
 
 const char* way_past_the_lock_limit() noexcept {
   return geteuid() != 0 ? "run as root, or: "
-                        : "have root keep CAP_IPC_LOCK (containers take it away), or: ";
+                        : "let root keep CAP_IPC_LOCK (containers drop it), or: ";
 }
 
 bool promises_strictly() noexcept {

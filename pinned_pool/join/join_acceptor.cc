@@ -20,7 +20,7 @@ Result<void> JoinAcceptor::open(JoinListener* listener, const std::string& path)
     listener_ = listener->take();
     // Listens again, as the present user: joiners see the user of the last listen() as the owner.
     if (listen(listener_.number(), SOMAXCONN) == 0) return {};
-    return error_from_errno("listening for those who join");
+    return error_from_errno("listening for processes that join");
   }
   BP_TRY_ASSIGN(listener_, listen_for_joiners(path.c_str()));
   return {};

@@ -44,10 +44,11 @@ void JoinProcesses::read(JoinConnection& connection) noexcept {
     const int64_t got = join::receive_packet(connection.socket.number(), packet, sizeof packet);
     if (got == -EAGAIN) return;
     if (got <= 0) {
-      return lose(connection, JoinEvent::Kind::kDied,
-                  error_while("being joined to the pool as %s", connection.process.text)
-                      .set_answer("the connection was closed without leaving")
-                      .set_cure("look why the process ended; on its own it calls leave() first"));
+      return lose(
+          connection, JoinEvent::Kind::kDied,
+          error_while("serving the joined process %s", connection.process.text)
+              .set_answer("it closed the connection without leaving")
+              .set_cure("find out why the process ended; before a normal end it calls leave()"));
     }
     hear(connection, packet, static_cast<size_t>(got));
   }
@@ -101,8 +102,8 @@ void JoinProcesses::became_ready(JoinConnection& connection) noexcept {
 // Ends a connection that has sent garbage or descriptors.
 void JoinProcesses::cut_off(JoinConnection& connection) noexcept {
   lose(connection, JoinEvent::Kind::kDied,
-       error_while("being joined to the pool as %s", connection.process.text)
-           .set_answer("the process said something that makes no sense")
+       error_while("serving the joined process %s", connection.process.text)
+           .set_answer("it sent an invalid message")
            .set_cure("it is cut off; end it"));
 }
 
@@ -135,9 +136,9 @@ void JoinProcesses::process_ended(JoinConnection& connection) noexcept {
   if (connection.phase != Phase::kGone) read(connection);
   if (connection.phase != Phase::kGone) {
     lose(connection, JoinEvent::Kind::kDied,
-         error_while("being joined to the pool as %s", connection.process.text)
-             .set_answer("the process ended")
-             .set_cure("look why; on its own it leaves first"));
+         error_while("serving the joined process %s", connection.process.text)
+             .set_answer("it ended without leaving")
+             .set_cure("find out why; before a normal end it leaves"));
   }
   check_quiet(connection);
 }
@@ -160,7 +161,7 @@ void JoinProcesses::end_late_ones() noexcept {
     if (connection.phase != Phase::kHandedOver || now < connection.deadline_ns) continue;
     lose(connection, JoinEvent::Kind::kFailed,
          error_while("joining the pool as %s", connection.process.text)
-             .set_answer("it was given its part and did not say in time that it is ready")
+             .set_answer("it received its part but did not report in time that it is ready")
              .set_cure("end it and start it again"));
   }
 }

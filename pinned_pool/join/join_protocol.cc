@@ -41,14 +41,13 @@ Result<void> check_head(const void* packet, size_t bytes, PacketKind kind, size_
   std::memcpy(static_cast<void*>(&head), packet, std::min(bytes, sizeof head));
   Error error;
   if (bytes < sizeof head || head.magic != kMagic) {
-    return error.set_answer("what speaks there is not Bedplate")
-        .set_cure("check the socket's path");
+    return error.set_answer("the other end is not Bedplate").set_cure("check the socket's path");
   }
   if (head.version != kVersion) {
-    return error.set_answer("it speaks version %u, this program version %u", head.version, kVersion)
+    return error.set_answer("it uses version %u, this program version %u", head.version, kVersion)
         .set_cure("%s", kSameRelease);
   }
-  if (head.kind != kind) return broken("it says something else than was to be said now");
+  if (head.kind != kind) return broken("it sent a message of an unexpected kind");
   if (bytes < bytes_min || bytes > bytes_max) return broken("a packet has the wrong length");
   return {};
 }
@@ -72,10 +71,10 @@ Result<void> check_request(const Request& request, size_t bytes, uintptr_t pool_
                             request.cache_line_bytes, kCacheLineBytes);
   }
   if (!is_text(request.process.text) || request.process.text[0] == '\0') {
-    return error.set_answer("it gives no name");
+    return error.set_answer("it sent no name");
   }
   if (request.member_count == 0 || request.member_count > kMemberCountMax) {
-    return error.set_answer("it wants %u members", request.member_count)
+    return error.set_answer("it asks for %u members", request.member_count)
         .set_cure("one process can have 1 to %u", kMemberCountMax);
   }
   return {};
@@ -90,15 +89,16 @@ Result<void> check_accepted(const Accepted& accepted, size_t bytes,
   }
   if (descriptor_count != accepted.segment_count + 1) {
     return Error{}
-        .set_answer("%u descriptors came for %u segments", descriptor_count, accepted.segment_count)
+        .set_answer("%u descriptors arrived for %u segments", descriptor_count,
+                    accepted.segment_count)
         .set_cure("raise the limit of open files: ulimit -n 1024");
   }
   if (accepted.member_count == 0 || accepted.member_count > kMemberCountMax ||
       accepted.layout_bytes > kLayoutBytesMax || !is_text(accepted.group.text)) {
-    return broken("its description of the group makes no sense");
+    return broken("its description of the group is not valid");
   }
   if (accepted.terms_bytes > kTermsBytesMax) {
-    return broken("its terms for this process make no sense");
+    return broken("its terms for this process are not valid");
   }
   uint32_t role_counts[5] = {};
   for (uint32_t i = 0; i < accepted.segment_count; ++i) {
@@ -107,7 +107,7 @@ Result<void> check_accepted(const Accepted& accepted, size_t bytes,
     if (role == 0 || role >= std::size(role_counts) || segment.is_writable > 1 ||
         segment.is_for_devices > 1 || segment.number >= kSegmentCountMax ||
         !is_text(segment.owner.text)) {
-      return broken("its description of a segment makes no sense");
+      return broken("its description of a segment is not valid");
     }
     ++role_counts[role];
     if (segment.role != SegmentRole::kMembers) continue;
@@ -119,7 +119,7 @@ Result<void> check_accepted(const Accepted& accepted, size_t bytes,
   if (role_counts[static_cast<size_t>(SegmentRole::kMembers)] != 1 ||
       role_counts[static_cast<size_t>(SegmentRole::kFifo)] != 1 ||
       role_counts[static_cast<size_t>(SegmentRole::kOwnHeap)] > 1) {
-    return broken("a segment is missing, or there twice");
+    return broken("a segment is missing or listed twice");
   }
   return {};
 }

@@ -32,8 +32,7 @@ JoinReports::JoinReports(const JoinRoster& roster, const ThreadOwner& control, O
 }
 
 const char* JoinReports::source_of(uint32_t grant) const noexcept {
-  return grant < roster_.grant_count() ? roster_.grant(grant).name.text
-                                       : "processes that are not known";
+  return grant < roster_.grant_count() ? roster_.grant(grant).name.text : "unknown processes";
 }
 
 void JoinReports::tell(const JoinConnection& connection, JoinEvent::Kind kind,

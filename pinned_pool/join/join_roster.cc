@@ -70,17 +70,18 @@ Result<void> JoinRoster::check_grant(const ProcessGrant& grant) const noexcept {
         .set_cure("plan a group for each process that is not trusted");
   }
   if (!grant.is_trusted && grant.spare_count > 0) {
-    return error.set_answer("%u spare places", grant.spare_count)
+    return error.set_answer("%u spare slots", grant.spare_count)
         .set_cure("plan none for processes that are not trusted");
   }
   if (!grant.heaps.empty() && grant.heaps.size() != grant.place_count()) {
-    return error.set_answer("%zu heaps for %u places", grant.heaps.size(), grant.place_count())
+    return error.set_answer("%zu heaps for %u slots", grant.heaps.size(), grant.place_count())
         .set_cure("plan one heap for each, or none");
   }
   const size_t segments = 2 + grant.segments.size() + heaps_[grant.group].size();
   if (segments > kSegmentCountMax) {
     return error.set_answer("%zu segments to be mapped", segments)
-        .set_cure("a process can have %u: let fewer have a heap of their own", kSegmentCountMax);
+        .set_cure("a process can map %u: give fewer processes a heap of their own",
+                  kSegmentCountMax);
   }
   return {};
 }
@@ -101,7 +102,8 @@ Result<void> JoinRoster::check_pages(const ProcessGrant& grant) const noexcept {
   return configuration_error(grant)
       .set_answer("it may write %s, which has pages of %s", huge->owner.text,
                   format_bytes(page_bytes(huge->page)).text)
-      .set_cure("give what it may write pages of 4 KiB, or have it trusted and run as this user");
+      .set_cure(
+          "use pages of 4 KiB for what it may write, or make it trusted and run it as this user");
 }
 
 // Sets the file's mode so that other users cannot gain rights, and opens the file again read-only,
@@ -191,16 +193,16 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
         return std::strcmp(known.name.text, request.process.text) == 0;
       });
   if (grant == options_.grants.end()) {
-    return error.set_answer("the pool's configuration knows no process of this name")
-        .set_cure("add a [[process]] of this name to it, or join by a name that it has");
+    return error.set_answer("the pool's configuration has no process of this name")
+        .set_cure("add a [[process]] of this name to it, or join with a name that it has");
   }
   if (grant->uid.has_value() && *grant->uid != uid) {
-    return error.set_answer("user %u may not, user %u may", uid, *grant->uid)
+    return error.set_answer("user %u may not join, user %u may", uid, *grant->uid)
         .set_cure("start it as that user, or change user in the owner's [[process]]");
   }
   if (request.member_count > grant->members_max) {
     return error
-        .set_answer("it wants %u members, the configuration has %u for it", request.member_count,
+        .set_answer("it asks for %u members, the configuration has %u for it", request.member_count,
                     grant->members_max)
         .set_cure("ask for fewer, or raise members in the owner's [[process]]");
   }
@@ -214,8 +216,8 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
   const auto taken = [&](uint32_t planned, const char* cure) {
     *may_come = true;
     return error
-        .set_answer("all %u that were planned are taken, %u of them by processes that "
-                    "died or left and are not forgotten yet",
+        .set_answer("all %u planned slots are in use, %u of them by processes that died or left "
+                    "and are not released yet",
                     planned, planned - there)
         .set_cure("%s", cure);
   };
@@ -226,13 +228,13 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
     return instance.state == Instance::State::kFree;
   });
   if (place == end) {
-    return taken(grant->place_count(),
-                 grant->is_trusted
-                     ? "wait longer: a place is free once the old process has ended, its loans are "
-                       "returned and no member is stopped; or raise spare_count in the owner's "
-                       "[[process]]"
-                     : "wait longer: a place is free once the old process has ended and its loans "
-                       "are returned");
+    return taken(
+        grant->place_count(),
+        grant->is_trusted
+            ? "wait longer: a slot is free once the old process has ended, its loans are returned "
+              "and no member is stopped; or raise spare_count in the owner's [[process]]"
+            : "wait longer: a slot is free once the old process has ended and its loans are "
+              "returned");
   }
   const MembersTable& table = *options_.groups[place->group].table;
   uint32_t free_count = 0;
@@ -242,7 +244,7 @@ Result<uint32_t> JoinRoster::find_place(const join::Request& request, uid_t uid,
   if (free_count < request.member_count) {
     *may_come = request.member_count < table.member_count();  // one member is the owner's
     return error
-        .set_answer("group %s has %u free members of %u, %u are wanted",
+        .set_answer("group %s has %u free members of %u, %u are needed",
                     options_.groups[place->group].name.text, free_count, table.member_count(),
                     request.member_count)
         .set_cure("end a process of the group, or plan it for more members");
@@ -485,10 +487,11 @@ JoinRoster::Release JoinRoster::renew(Instance& instance) noexcept {
 
 JoinRoster::Release JoinRoster::without_pages(Instance& instance, const Segment& segment) noexcept {
   if (!instance.lacks_pages) {
-    log_error(error_from_errno("making %s as new for the next process", segment.owner.text)
-                  .set_cure("the place stays taken until %s are to be had again: its process gave "
-                            "them back",
-                            is_huge(segment.page) ? "hugepages" : "pages"));
+    log_error(
+        error_from_errno("preparing %s for the next process", segment.owner.text)
+            .set_cure(
+                "its slot stays in use until %s are available: its process has freed some of them",
+                is_huge(segment.page) ? "hugepages" : "pages"));
   }
   instance.lacks_pages = true;
   return Release::kNotYet;

@@ -55,7 +55,7 @@ Result<void> JoinServer::start() noexcept {
 Result<void> JoinServer::serve() noexcept {
   BP_ASSERT(is_running_);
   if (acceptor_.begin()) return {};
-  return error_from_errno("watching the socket for those who join")
+  return error_from_errno("watching the socket for processes that join")
       .set_cure("raise the limit of watched files: sysctl fs.epoll.max_user_watches");
 }
 

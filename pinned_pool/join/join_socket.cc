@@ -48,7 +48,7 @@ Result<Fd> listen_for_joiners(const char* path) noexcept {
   auto address = address_of(path);
   if (!address.ok()) return address.error();
   const auto failed = [path] {
-    return error_from_errno("opening the socket for those who join, %s", path)
+    return error_from_errno("opening the socket for processes that join, %s", path)
         .set_cure("choose a path that nobody else uses, in a directory that this process may "
                   "write");
   };
@@ -108,16 +108,20 @@ Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
     if (!may_come || now >= deadline_ns) {
       Error error =
           error_while("connecting to the owner of the pool at %s", path).set_answer_errno(outcome);
-      if (outcome == EPROTOTYPE) return error.set_cure("another service has this socket");
-      if (outcome == EACCES) return error.set_cure("let this user reach the socket's directory");
+      if (outcome == EPROTOTYPE) {
+        return error.set_cure("choose another path: another service uses this socket");
+      }
+      if (outcome == EACCES) {
+        return error.set_cure("give this user access to the socket's directory");
+      }
       if (outcome == ENOENT) {
         return error.set_cure("start the owner of the pool, or name the socket that it has: "
                               "[messages] socket, or NAME.join in its runtime directory");
       }
       if (outcome == ECONNREFUSED) {
-        return error.set_cure("nobody listens there: start the owner of the pool");
+        return error.set_cure("start the owner of the pool: nothing listens there");
       }
-      return error.set_cure("look whether the owner of the pool runs, or wait longer for it");
+      return error.set_cure("check that the owner of the pool runs, or wait longer for it");
     }
     const timespec pause = {0, kRetryNs};
     nanosleep(&pause, nullptr);
@@ -130,7 +134,7 @@ Result<void> allow_open_files(uint64_t count) noexcept {
   if (limit.rlim_cur >= count) return {};
   const rlimit raised = {count, std::max<rlim_t>(limit.rlim_max, count)};
   if (setrlimit(RLIMIT_NOFILE, &raised) == 0) return {};
-  return error_while("planning for those who may join")
+  return error_while("planning for processes that may join")
       .set_answer("this process may open %llu files, %llu are needed",
                   static_cast<unsigned long long>(limit.rlim_max),
                   static_cast<unsigned long long>(count))

@@ -88,7 +88,7 @@ void JoinStrangers::read(JoinConnection& connection) noexcept {
   BP_ASSERT(connection.phase == Phase::kConnected);
   if (join::brings_descriptors(connection.socket.number())) {
     return refuse(connection, error_while("joining the pool")
-                                  .set_answer("descriptors came, which nobody asked for")
+                                  .set_answer("it sent descriptors that were not requested")
                                   .set_cure("send none"));
   }
   join::Request request;
@@ -126,8 +126,8 @@ Result<void> JoinStrangers::give_part(JoinConnection& connection, const join::Re
   if (!found.ok()) return found.error();
   if (has_gone(connection.socket.number())) {
     return error_while("joining the pool as %s", request.process.text)
-        .set_answer("it has gone without waiting for the answer")
-        .set_cure("let it wait longer");
+        .set_answer("it left without waiting for the answer")
+        .set_cure("make it wait longer");
   }
   connection.pidfd = open_pidfd(connection.socket.number(), connection.pid);
   if (!connection.pidfd.is_open() || connection.pid == 0) {
@@ -152,9 +152,9 @@ void JoinStrangers::make_room() noexcept {
   JoinConnection& connection = connections_.choose_to_drop(&its_user_has);
   refuse(connection,
          error_while("joining the pool")
-             .set_answer("%zu connect and say nothing, %td of them of user %u",
+             .set_answer("%zu connections have sent nothing, %td of them of user %u",
                          connections_.silent_count(), its_user_has, connection.uid)
-             .set_cure("try again; say who joins right after connecting"),
+             .set_cure("try again; send the request right after connecting"),
          true);
 }
 
@@ -173,8 +173,8 @@ void JoinStrangers::drop_expired() noexcept {
   const uint64_t now = monotonic_ns();
   while (connections_.silent_due_ns() <= now) {
     Error error = error_while("joining the pool")
-                      .set_answer("nothing was said in time")
-                      .set_cure("say it within %s of connecting",
+                      .set_answer("it sent no request in time")
+                      .set_cure("send it within %s of connecting",
                                 format_rounded_ns(options_.request_timeout_ns).text);
     refuse(*connections_.oldest_silent(), error, true);  // true: it may have had no core
   }

@@ -21,7 +21,7 @@ Result<void> JoinWatch::open(size_t event_count) {
       epoll_wait(epoll_.number(), &event, 1, 0) == 0) {
     return {};
   }
-  Error error = error_from_errno("opening an epoll for those who join");
+  Error error = error_from_errno("opening an epoll for processes that join");
   if (says_forbidden(errno)) {
     return set_cure_of_forbidden(&error, "eventfd2, epoll_create1, epoll_ctl or epoll_wait");
   }

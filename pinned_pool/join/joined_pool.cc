@@ -43,8 +43,8 @@ void at_step(const JoinOptions& options, JoinStep step) noexcept {
 
 Result<void> check_first_time(Error error) noexcept {
   if (!has_mapped) return {};
-  error.set_cure("start the process anew, and let it join");
-  if (the_table == nullptr) return error.set_answer("it failed before, half-way");
+  error.set_cure("start the process again, and let it join");
+  if (the_table == nullptr) return error.set_answer("an earlier attempt failed half-way");
   return error.set_answer(the_table->is_owner_gone()
                               ? "this process belonged to a pool whose owner is gone"
                               : "this process has joined a pool before");
@@ -81,7 +81,7 @@ Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> 
     if (got == 0) error.set_answer("it closed the connection");
     if (got == -EAGAIN) error.set_answer("it did not answer in time");
     if (got < 0 && got != -EAGAIN) error.set_answer_errno(static_cast<int>(-got));
-    return error.set_cure("look whether the owner of the pool runs, and what it logs");
+    return error.set_cure("check that the owner of the pool runs, and read its log");
   }
   const auto bytes = static_cast<size_t>(got);
   join::Explained refusal;
@@ -110,7 +110,7 @@ Result<JoinedPool> JoinedPool::join(const JoinOptions& options) noexcept {
   BP_TRY(check_first_time(error));
   if (std::strlen(options.process) >= sizeof join::Request{}.process.text) {
     return error.set_answer("the name has %zu bytes", std::strlen(options.process))
-        .set_cure("choose one of 31 at most");
+        .set_cure("choose one of at most 31");
   }
   const uint64_t deadline_ns = monotonic_ns() + options.timeout_ns;
   join::Accepted accepted;
@@ -170,7 +170,7 @@ Result<void> JoinedPool::ask(const JoinOptions& options, uint64_t deadline_ns,
   // EPIPE: the owner may have refused already, and sent its reason.
   if (const int outcome = join::send_packet(socket_.number(), &request, sizeof request);
       outcome != 0 && outcome != EPIPE) {
-    return Error{}.set_answer_errno(outcome).set_cure("look whether the owner of the pool runs");
+    return Error{}.set_answer_errno(outcome).set_cure("check that the owner of the pool runs");
   }
   at_step(options, JoinStep::kAsked);
   auto answered = receive_answer(socket_.number(), accepted, descriptors, may_come);
@@ -244,14 +244,14 @@ Result<void> JoinedPool::ready() noexcept {
   if (now() == alive) return {};
   Error error = error_while("telling the owner of the pool that this process is ready");
   if (is_owner_gone()) {
-    return error.set_answer("it is gone").set_cure("start the owner, then this process anew");
+    return error.set_answer("it is gone").set_cure("start the owner, then this process again");
   }
   if (outcome == 0 && now() == joining) {
     return error.set_answer("it does not answer")
-        .set_cure("look whether the owner of the pool runs, and what it logs");
+        .set_cure("check that the owner of the pool runs, and read its log");
   }
   return error.set_answer("it has cut this process off")
-      .set_cure("see the owner's log for why, and start the process anew");
+      .set_cure("see the owner's log for the reason, and start the process again");
 }
 
 void JoinedPool::fail(const Error& error) noexcept {

@@ -65,7 +65,7 @@ Result<const MembersTable*> MembersTable::open(std::span<const std::byte> memory
           .set_cure("run the program and the pool's owner from the same release of Bedplate");
   if (memory.size() < kMembersHeaderBytes ||
       reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes != 0) {
-    return error.set_answer("%zu bytes at %p are no table", memory.size(),
+    return error.set_answer("%zu bytes at %p are not a table", memory.size(),
                             static_cast<const void*>(memory.data()));
   }
   const auto* table = reinterpret_cast<const MembersTable*>(memory.data());
@@ -74,13 +74,14 @@ Result<const MembersTable*> MembersTable::open(std::span<const std::byte> memory
     return error.set_answer("it begins with %016" PRIx64 ", not with %016" PRIx64, magic, kMagic);
   }
   if (table->version_ != kVersion) {
-    return error.set_answer("it has version %u, this program knows %u", table->version_, kVersion);
+    return error.set_answer("it has version %u, this program supports %u", table->version_,
+                            kVersion);
   }
   const uint32_t count = table->member_count_;
   if (count == 0 || count > kMemberCountMax || bytes_for(count) > memory.size()) {
     return error.set_answer("it has %u members, in %zu bytes", count, memory.size());
   }
-  if (table->pool_id_ != pool_id) return error.set_answer("it is another pool's");
+  if (table->pool_id_ != pool_id) return error.set_answer("it belongs to another pool");
   return table;
 }
 

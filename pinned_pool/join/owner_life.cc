@@ -33,7 +33,8 @@ bool try_to_register_head(robust_list_head* head) noexcept {
 void register_head(robust_list_head* head) noexcept { BP_ASSERT(try_to_register_head(head)); }
 
 Error no_list(const char* call) noexcept {
-  Error error = error_from_errno("having the kernel tell others when a thread ends (%s)", call);
+  Error error =
+      error_from_errno("registering a thread, so that others see when it ends (%s)", call);
   return set_cure_of_forbidden(&error, call);
 }
 

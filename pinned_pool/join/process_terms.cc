@@ -34,7 +34,7 @@ Result<ProcessTerms> read_process_terms(std::span<const std::byte> bytes,
     return error.set_answer("it has %zu bytes, not %zu", bytes.size(), sizeof terms);
   }
   std::memcpy(static_cast<void*>(&terms), bytes.data(), sizeof terms);
-  if (!makes_sense(terms)) return error.set_answer("its RDMA device makes no sense");
+  if (!makes_sense(terms)) return error.set_answer("its RDMA device is not valid");
   return terms;
 }
 

@@ -162,11 +162,11 @@ def check_small_boot(workshop, kind):
     expect_refusal([workshop.link("program", "pool", kind, "small_boot")], 2,
                    "bedplate: reading the program's constant bedplate_boot_bytes: 1000 is not a "
                    "size of segment 0; define it from 8388608 (8 MiB) to 137438953472 (128 GiB) "
-                   "and link anew, or set BEDPLATE_BOOT_BYTES\n")
+                   "and link again, or set BEDPLATE_BOOT_BYTES\n")
     expect_refusal([workshop.link("program", "pool", kind, "odd_pages")], 2,
                    "bedplate: reading the program's constant bedplate_boot_page_bytes: 5000 is not "
-                   "a size of pages; define it as 4096, 2097152 (2 MiB) or 1073741824 (1 GiB) and "
-                   "link anew, or set BEDPLATE_BOOT_PAGE_BYTES\n")
+                   "a page size; define it as 4096, 2097152 (2 MiB) or 1073741824 (1 GiB) and "
+                   "link again, or set BEDPLATE_BOOT_PAGE_BYTES\n")
 
 
 def setuid_copy(program):
@@ -225,9 +225,9 @@ def heap_facts(program, *parts, **environment):
     return told
 
 
-JOINS = {"joins": "joining a pool: this program has added to its heap (add_heap, bp_add_heap), where "
-                  "the pool's other segments would lie; have the owner give it more instead: "
-                  "heap_bytes in its [[process]]"}
+JOINS = {"joins": "joining a pool: this program has added memory to its heap (add_heap, "
+                  "bp_add_heap), at the addresses of the pool's other segments; raise heap_bytes "
+                  "in its [[process]] of the owner's configuration instead"}
 
 
 def check_added_heap(workshop, whose, kind):
@@ -263,9 +263,10 @@ def check_hugepage_heap(workshop, whose, kind):
 COPIED = {"heap": "private", "audit": "ok", "parent": "as it left it", "child": "as it was"}
 SHARED = {"heap": "shared", "audit": "ok", "child sees": "what is", "parent sees": "its child's"}
 FORK_HEAP = {"BEDPLATE_BOOT_BYTES": "32 MiB"}
-STAYS = ("bedplate: going on in a forked child (process {pid}): the heap is its parent's and shared, "
-         "not a copy: what one of them changes there changes for both, at any time; call exec or "
-         "_exit, start it by posix_spawn(), or {cure}; BEDPLATE_FORK=refuse makes fork() fail\n")
+STAYS = ("bedplate: continuing in a forked child (process {pid}): the heap is shared with its "
+         "parent, not copied: what one of them changes there changes for both, at any time; call "
+         "exec or _exit, start it by posix_spawn(), or {cure}; BEDPLATE_FORK=refuse makes fork() "
+         "fail\n")
 
 
 def fork_facts(program, what, code=0, **environment):
@@ -287,9 +288,9 @@ def check_copied_heap(workshop, whose, kind):
     compare(fork_facts(program, "add", BEDPLATE_BOOT_BYTES="16 MiB")[0],
             {**COPIED, "small": "added",
              "huge": "adding 4 MiB to the heap: a fork copies this program's heap, and the copy of "
-                     "a page of 2 MiB needs another one that is free; ask for pages of 4 KiB, or "
-                     "share the heap with forked children: BEDPLATE_FORK=share, or bedplate_fork "
-                     "at link time"})
+                     "a page of 2 MiB needs another free page; ask for pages of 4 KiB, or share "
+                     "the heap with forked children: BEDPLATE_FORK=share, or bedplate_fork at "
+                     "link time"})
 
 
 def check_fork_of_threads(workshop, whose, kind):
@@ -320,16 +321,16 @@ def check_shared_heap(workshop, whose, kind):
     program = workshop.link("fork_program", whose, kind, "sharing")
     compare(fork_facts(program, "sight")[0], SHARED)
     expect_no_fork_rule(program, making + "this program has code for devices or processes that use "
-                        "its heap; have malloc hand out ordinary memory: BEDPLATE_LEAVE_PINNED=no",
+                        "its heap; make malloc use ordinary memory: BEDPLATE_LEAVE_PINNED=no",
                         BEDPLATE_FORK="copy")
     program = workshop.link("fork_program", whose, kind, "fork_share")
     compare(fork_facts(program, "sight")[0], SHARED)
     compare(fork_facts(program, "snapshot", BEDPLATE_FORK="copy")[0], COPIED)
-    expect_no_fork_rule(program, making + "the copy of a hugepage needs another one that is free; "
-                        "have pages of 4 KiB: unset BEDPLATE_BOOT_PAGE_BYTES",
+    expect_no_fork_rule(program, making + "the copy of a hugepage needs another free hugepage; "
+                        "use pages of 4 KiB: unset BEDPLATE_BOOT_PAGE_BYTES",
                         BEDPLATE_FORK="copy", BEDPLATE_BOOT_PAGE_BYTES="2 MiB")
     expect_no_fork_rule(program, "deciding what a fork means for the heap: BEDPLATE_FORK is "
-                        '"maybe"; write copy, share or refuse, or leave it out',
+                        '"maybe"; set it to copy, share or refuse, or unset it',
                         BEDPLATE_FORK="maybe")
 
 
@@ -350,14 +351,14 @@ def check_staying_child(workshop, whose, kind):
     told, said = fork_facts(program, "stays")
     compare({**told, "said": said},
             {**children, "heap": "shared", "audit": "ok",
-             "said": expected(STAYS.format(pid="{pid}", cure="have malloc hand out ordinary memory: "
+             "said": expected(STAYS.format(pid="{pid}", cure="make malloc use ordinary memory: "
                                                              "BEDPLATE_LEAVE_PINNED=no"))})
     told, said = fork_facts(workshop.link("fork_program", whose, kind), "stays",
                             BEDPLATE_FORK="share")
     compare({**told, "said": said},
             {**children, "heap": "shared", "audit": "ok",
              "said": expected(STAYS.format(pid="{pid}",
-                                           cure="have the heap copied: BEDPLATE_FORK=copy"))})
+                                           cure="copy the heap: BEDPLATE_FORK=copy"))})
     told, said = fork_facts(workshop.link("fork_program", whose, kind), "stays")
     compare({**told, "said": said}, {**children, "heap": "private", "audit": "ok", "said": expected("")})
 
@@ -369,8 +370,8 @@ def check_refused_fork(workshop, kind):
     told, said = fork_facts(program, "refused", BEDPLATE_FORK="refuse")
     compare({**told, "said": said},
             {**others, "heap": "shared", "fork 0": "ENOSYS", "fork 1": "ENOSYS",
-             "said": "bedplate: forking: BEDPLATE_FORK, or bedplate_fork at link time, is refuse; "
-                     "start programs by posix_spawn() or vfork(), or have the heap copied: "
+             "said": "bedplate: forking: BEDPLATE_FORK, or bedplate_fork at link time, is set to "
+                     "refuse; start programs by posix_spawn() or vfork(), or copy the heap: "
                      "BEDPLATE_FORK=copy\n"})
     told, said = fork_facts(program, "refused")
     compare({**told, "said": said},
@@ -456,8 +457,8 @@ def check_address_sanitizer(workshop):
 def check_thread_sanitizer(workshop):
     """ThreadSanitizer uses the pool's addresses itself, so the program is refused."""
     expect_refusal([sanitized(workshop, "own", "thread")], 1,
-                   "bedplate: making segment 0: ThreadSanitizer has the pool's addresses for "
-                   "itself; link it with AddressSanitizer instead, or with the libraries of `make "
+                   "bedplate: making segment 0: ThreadSanitizer uses the pool's addresses itself; "
+                   "link it with AddressSanitizer instead, or with the libraries of `make "
                    "MODE=tsan` for ThreadSanitizer (docs/debugging.md)\n")
 
 

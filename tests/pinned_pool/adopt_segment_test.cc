@@ -136,22 +136,22 @@ TEST(AdoptSegment, RefusesAddressesThatAreNone) {
   for (const uint64_t address : {kAddress + 4096, test::kTestPoolBase - kRegionBytes, uint64_t{0},
                                  test::kTestPoolBase + kPoolSpanBytes, UINT64_MAX}) {
     offered.address = address;
-    check_refused("it lies at no region of the pool's range");
+    check_refused("it does not fit the regions of the pool's range");
   }
   offered.address = test::kTestPoolBase + kPoolSpanBytes - kRegionBytes;
   for (const uint64_t bytes : {kRegionBytes + 4096, UINT64_MAX - 4095}) {
     offered.bytes = bytes;
-    check_refused("it lies at no region of the pool's range");
+    check_refused("it does not fit the regions of the pool's range");
   }
 }
 
 TEST(AdoptSegment, RefusesWhatIsNoMultipleOfAPage) {
   offered.bytes = kBytes + 1;
-  check_refused("that is no multiple of a page of 4096 bytes");
+  check_refused("its size is not a multiple of a page of 4096 bytes");
   offered.bytes = 0;
-  check_refused("that is no multiple of a page of 4096 bytes");
+  check_refused("its size is not a multiple of a page of 4096 bytes");
   offered.page_bytes = 0;
-  check_refused("that is no multiple of a page of 0 bytes");
+  check_refused("its size is not a multiple of a page of 0 bytes");
 }
 
 TEST(AdoptSegment, RefusesOverlapWithASegmentOfThisProcess) {
@@ -175,17 +175,17 @@ TEST(AdoptSegment, RefusesFilesThatAreNotWhatWasOffered) {
   file = make_file(kBytes, F_SEAL_SHRINK);
   check_refused("its file could shrink or grow");
   file = open_read_only(make_file(kBytes));
-  check_refused("its file has other rights");
+  check_refused("its file has different access rights");
   offered.is_writable = false;
   file = make_file(kBytes);
-  check_refused("its file has other rights");
+  check_refused("its file has different access rights");
   file = Fd(open("/proc/self/maps", O_RDONLY));
-  check_refused("its file has no such pages");
+  check_refused("its file has pages of another size");
   file = Fd(open("/dev/zero", O_RDONLY));
-  check_refused("its file has no such pages");
+  check_refused("its file has pages of another size");
   file = Fd();
   check_refused("Bad file descriptor");
   offered.page_bytes = 2 * kMiB;
   file = make_file(kBytes);
-  check_refused("its file has no such pages");
+  check_refused("its file has pages of another size");
 }

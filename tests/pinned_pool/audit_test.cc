@@ -185,9 +185,9 @@ TEST(Auditor, ForeignMappingInAGapIsFound) {
   add_volume();
   add(kSecond + 64 * kMiB, kSecond + 65 * kMiB, "r--s", 0, 4, "/tmp/a file", "fe:00 12");
   check_findings(2, range(kFirst + 32 * kMiB, kFirst + 33 * kMiB) +
-                        " is mapped behind boot and is no segment: rw-p, anonymous memory; " +
+                        " is mapped behind boot and is not a segment: rw-p, anonymous memory; " +
                         range(kSecond + 64 * kMiB, kSecond + 65 * kMiB) +
-                        " is mapped behind volume:ram0 and is no segment: r--s, /tmp/a file");
+                        " is mapped behind volume:ram0 and is not a segment: r--s, /tmp/a file");
 }
 
 TEST(Auditor, ForeignMappingAcrossTheEdgesOfTheRangeIsFound) {
@@ -195,7 +195,7 @@ TEST(Auditor, ForeignMappingAcrossTheEdgesOfTheRangeIsFound) {
   add(kPoolBase + 4096, kPoolBase + 16 * kMiB, "rw-s", 4096, 4, "/memfd:boot (deleted)");
   add_volume();
   check_findings(2, range(kPoolBase - 4096, kPoolBase + 4096) +
-                        " is mapped before the pool and is no segment: rw-p, anonymous memory; "
+                        " is mapped before the pool and is not a segment: rw-p, anonymous memory; "
                         "boot: 4096 of 16777216 bytes are not mapped");
 }
 
@@ -230,7 +230,7 @@ TEST(Auditor, LostLockIsFoundOfWhatWasLocked) {
       "sd");
   add(kFirst + 8 * kMiB, kFirst + 16 * kMiB, "rw-s", 8 * kMiB, 4, "/memfd:boot (deleted)");
   add(kSecond, kSecond + 64 * kMiB, "rw-s", 0, 2048, "/memfd:volume:ram0 (deleted)", nullptr, "ht");
-  check_finding("boot: " + range(kFirst + 4 * kMiB, kFirst + 8 * kMiB) + " is not locked any more");
+  check_finding("boot: " + range(kFirst + 4 * kMiB, kFirst + 8 * kMiB) + " is no longer locked");
   map.segments[0].is_locked = 0;  // it could not be locked when it was made
   check_finding("ok");
 }
@@ -291,7 +291,7 @@ TEST(Auditor, MoreThanThereIsRoomForAreCounted) {
     add(begin, begin + 4096, "rw-p", 0, 4, "", "00:00 0");
     if (i < 10) {
       findings += range(begin, begin + 4096) +
-                  " is mapped behind boot and is no segment: rw-p, anonymous memory; ";
+                  " is mapped behind boot and is not a segment: rw-p, anonymous memory; ";
     }
   }
   add_boot();
@@ -409,7 +409,7 @@ BP_PROBE(AuditOfTheRealMaps) {
 
   std::byte* gap = segment.address + 16 * kMiB;
   BP_PROBE_CHECK(mmap(gap, 4096, PROT_READ, kPrivate, -1, 0) == gap);
-  check_finding("is mapped behind heap and is no segment: r--p, anonymous memory");
+  check_finding("is mapped behind heap and is not a segment: r--p, anonymous memory");
   BP_PROBE_CHECK(munmap(gap, 4096) == 0);
   check_finding("ok");
 }
@@ -467,7 +467,7 @@ BP_PROBE(AuditOfAnotherProcess) {
   // A forked child has no locks: its audit reports this, and this process's audit does not. Memory
   // that was never locked is not reported.
   const bool is_told = child_finding.starts_with("boot: ") &&
-                       child_finding.find("is not locked any more") != std::string::npos;
+                       child_finding.find("is no longer locked") != std::string::npos;
   const bool was_locked = process_pool().segment(0).lock_errno == 0;
   BP_PROBE_CHECK(is_told == was_locked);
   check_finding("ok", getpid());
@@ -491,7 +491,7 @@ BP_PROBE(AuditOfLocks) {
   const Segment& segment = probe_segment();
   std::byte* page = segment.address + kMiB;
   BP_PROBE_CHECK(unlock(page) == 0);
-  check_finding("is not locked any more");
+  check_finding("is no longer locked");
   BP_PROBE_CHECK(lock_again(page) == 0);
   check_finding("ok");
 }
@@ -516,7 +516,7 @@ BP_PROBE(AuditOfALongPath) {
   for (int i = 0; i < kDepth && chdir("..") == 0; ++i) rmdir(step.c_str());
   rmdir(top);
   BP_PROBE_CHECK(is_sized && is_mapped);
-  BP_PROBE_CHECK(finding.find("is mapped behind heap and is no segment: r--s, /dev/shm/") !=
+  BP_PROBE_CHECK(finding.find("is mapped behind heap and is not a segment: r--s, /dev/shm/") !=
                  std::string::npos);
 }
 

@@ -72,16 +72,14 @@ TEST(BootSegment, SmallestSizeGetsAProgramToItsMain) {
 }
 
 TEST(BootSegment, WhatIsNoSizeStopsTheProgramBeforeMain) {
-  check_refused(
-      "BEDPLATE_BOOT_BYTES=lots",
-      "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"lots\" is not a "
-      "size of segment 0; write a size from 8 MiB to 128 GiB, such as \"16 MiB\", or unset "
-      "it\n");
-  check_refused(
-      "BEDPLATE_BOOT_BYTES=",
-      "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"\" is not a "
-      "size of segment 0; write a size from 8 MiB to 128 GiB, such as \"16 MiB\", or unset "
-      "it\n");
+  check_refused("BEDPLATE_BOOT_BYTES=lots",
+                "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"lots\" is not a "
+                "size of segment 0; set it to a size from 8 MiB to 128 GiB, such as \"16 MiB\", or "
+                "unset it\n");
+  check_refused("BEDPLATE_BOOT_BYTES=",
+                "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"\" is not a "
+                "size of segment 0; set it to a size from 8 MiB to 128 GiB, such as \"16 MiB\", or "
+                "unset it\n");
 }
 
 TEST(BootSegment, NonsenseIsRefusedAsASize) {
@@ -91,7 +89,7 @@ TEST(BootSegment, NonsenseIsRefusedAsASize) {
     check_refused(
         ("BEDPLATE_BOOT_BYTES=" + text).c_str(),
         ("bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"" + text +
-         "\" is not a size of segment 0; write a size from 8 MiB to 128 GiB, such as \"16 "
+         "\" is not a size of segment 0; set it to a size from 8 MiB to 128 GiB, such as \"16 "
          "MiB\", or unset it\n")
             .c_str());
   }
@@ -120,8 +118,7 @@ TEST(BootSegment, WhatIsNoSizeOfPagesIsRefused) {
     check_refused(
         ("BEDPLATE_BOOT_PAGE_BYTES=" + text).c_str(),
         ("bedplate: reading the environment variable BEDPLATE_BOOT_PAGE_BYTES: \"" + text +
-         "\" is not a size of pages; write \"4 KiB\", \"2 MiB\" or \"1 GiB\", or unset "
-         "it\n")
+         "\" is not a page size; set it to \"4 KiB\", \"2 MiB\" or \"1 GiB\", or unset it\n")
             .c_str());
   }
 }
@@ -129,11 +126,11 @@ TEST(BootSegment, WhatIsNoSizeOfPagesIsRefused) {
 TEST(BootSegment, TooSmallAndTooLargeAreRefused) {
   check_refused("BEDPLATE_BOOT_BYTES=4 MiB",
                 "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"4 MiB\" is not "
-                "a size of segment 0; write a size from 8 MiB to 128 GiB, such as \"16 MiB\", or "
-                "unset it\n");
+                "a size of segment 0; set it to a size from 8 MiB to 128 GiB, such as \"16 MiB\", "
+                "or unset it\n");
   check_refused(
       "BEDPLATE_BOOT_BYTES=129 GiB",
       "bedplate: reading the environment variable BEDPLATE_BOOT_BYTES: \"129 GiB\" is not "
-      "a size of segment 0; write a size from 8 MiB to 128 GiB, such as \"16 MiB\", or "
-      "unset it\n");
+      "a size of segment 0; set it to a size from 8 MiB to 128 GiB, such as \"16 MiB\", or unset "
+      "it\n");
 }

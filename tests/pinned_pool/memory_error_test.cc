@@ -62,7 +62,7 @@ BP_PROBE(MissingPageInThePool) {
 TEST(MemoryError, TellsAPageThatWasTakenAwayFromOneThatFailed) {
   const test::Ended ended = test::run_fresh("MissingPageInThePool");
   LONGS_EQUAL(SIGBUS, ended.signal);
-  CHECK_TEXT(ended.said("the page is not there any more"), ended.text);
+  CHECK_TEXT(ended.said("the page is no longer there"), ended.text);
 }
 
 BP_PROBE(BusErrorElsewhere) {
@@ -107,7 +107,7 @@ TEST(MemoryError, NamesAMappedFileThatWasCutShort) {
   const test::Ended ended = test::run_fresh("FileThatIsCut");
   LONGS_EQUAL(SIGBUS, ended.signal);
   CHECK_TEXT(ended.said("using the file /tmp/bedplate-mapped-"), ended.text);
-  CHECK_TEXT(ended.said("another process has cut it short; see which one"), ended.text);
+  CHECK_TEXT(ended.said("another process has truncated it; find which one"), ended.text);
 }
 
 BP_PROBE(FileThatIsForgotten) {

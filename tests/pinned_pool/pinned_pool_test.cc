@@ -274,7 +274,7 @@ TEST(PinnedPool, AddressInUseIsRefusedAndNothingIsTaken) {
   STRCMP_EQUAL("taking 4 MiB for first in pages of 4 KiB", created.error().doing);
   STRCMP_CONTAINS("is already in use in this process: ", created.error().answer);
   STRCMP_CONTAINS(" r--p 00000000 ", created.error().answer);  // the mapping's line in maps
-  STRCMP_CONTAINS("run without what put that there", created.error().cure);
+  STRCMP_CONTAINS("run without what mapped it", created.error().cure);
   LONGS_EQUAL(0, pool->segment_count());
   LONGS_EQUAL(0, munmap(other, 4096));
   create("first", 4 * kMiB);  // the refusal left no mapping
@@ -291,7 +291,7 @@ TEST(PinnedPool, LimitsAreNamedWithTheirCure) {
        ": Cannot allocate memory; raise the limit on address space: "
        "ulimit -v unlimited"},
       {RLIMIT_FSIZE, 64 * kKiB,
-       ": a file may have 64 KiB, and a segment is one; raise the limit "
+       ": a file may have at most 64 KiB, and a segment is a file; raise the limit "
        "on files: ulimit -f unlimited"},
       {RLIMIT_NOFILE, 0,
        ": Too many open files; raise the limit of open files, which is 0: ulimit -n 1024"},

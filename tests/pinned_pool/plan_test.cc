@@ -276,7 +276,7 @@ TEST(PoolPlan, MoreSegmentsThanThePoolHasAreRefused) {
 TEST(PoolPlan, MoreAddressSpaceThanThePoolHasIsRefused) {
   // Segment 0 takes a whole region.
   CHECK(make_pool_plan(budget_of(kPoolSpanBytes - kGiB + 16 * kMiB), {}).ok());
-  const std::string message = std::string("planning a pool of 1 TiB: its segments take more ") +
+  const std::string message = std::string("planning a pool of 1 TiB: its segments need more ") +
                               "address space than the pool's range of " +
                               format_bytes(kPoolSpanBytes).text +
                               " has; make the pool or its services smaller";

@@ -46,8 +46,8 @@ LIMITS = {
     "address_space": ("--as={room}",
                       "Cannot allocate memory; raise the limit on address "
                       "space: ulimit -v unlimited"),
-    "file_size": (f"--fsize={MIB}", "a file may have 1 MiB, and a segment is one; raise the "
-                                    "limit on files: ulimit -f unlimited"),
+    "file_size": (f"--fsize={MIB}", "a file may have at most 1 MiB, and a segment is a file; raise "
+                                    "the limit on files: ulimit -f unlimited"),
     "open_files": ("--nofile=3", "Too many open files; raise the limit of open files, which is 3: "
                    "ulimit -n 1024"),
 }
@@ -152,8 +152,8 @@ def boot_bytes_are_nonsense(box, value):
     """A bad BEDPLATE_BOOT_BYTES ends the program with exit code 2, before main."""
     said = refused(box, BEDPLATE, "doctor", code=2,
                    env={**os.environ, "BEDPLATE_BOOT_BYTES": value})
-    expect_in(f'BEDPLATE_BOOT_BYTES: "{value}" is not a size of segment 0; write a size from', said,
-              "the message")
+    expect_in(f'BEDPLATE_BOOT_BYTES: "{value}" is not a size of segment 0; set it to a size '
+              'from', said, "the message")
 
 
 # name: the redirections that close the streams

@@ -79,7 +79,7 @@ TEST_GROUP(JoinFlood) {
   }
 
   static bool is_babble(const JoinEvent& event) {
-    return std::strcmp(event.error.answer, "what speaks there is not Bedplate") == 0;
+    return std::strcmp(event.error.answer, "the other end is not Bedplate") == 0;
   }
   void babble() {
     auto socket = connect_to_owner(other_path, 0);
@@ -139,7 +139,7 @@ TEST(JoinFlood, DelaysNoDeadline) {
   flood();
   const Fd silent = connect_raw(rig.path);
   LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
-  STRCMP_EQUAL("nothing was said in time", rig.last(Kind::kRefused).error.answer);
+  STRCMP_EQUAL("it sent no request in time", rig.last(Kind::kRefused).error.answer);
   Child child = rig.fork_joiner([](JoinOptions& options) {
     auto joined = JoinedPool::join(options);
     pause();
@@ -206,8 +206,8 @@ TEST(JoinFlood, PushesOutNobodyOfAnotherUser) {
     for (uint32_t i = 0; i < kCount - (JoinConnections::kSilentCountMax - 1); ++i) {
       join::Explained refusal;
       BP_PROBE_CHECK(join::receive_packet(sockets[i], &refusal, sizeof refusal) == sizeof refusal);
-      BP_PROBE_CHECK(std::strstr(join::told(refusal).answer, "129 connect and say nothing, 12") !=
-                     nullptr);
+      BP_PROBE_CHECK(std::strstr(join::told(refusal).answer,
+                                 "129 connections have sent nothing, 12") != nullptr);
     }
     BP_PROBE_CHECK(write(ends[1], "1", 1) == 1);
     pause();
@@ -245,10 +245,10 @@ TEST(JoinFlood, FillsNoLogAndHidesNobody) {
   LONGS_EQUAL(100, rig.wait_for(Kind::kRefused, 100));
   const std::string text = capture.text();
   LONGS_EQUAL(JoinReports::kLinesOfStrangers, count_of(text, "is not Bedplate"));
-  CHECK(count_of(text, "being joined to the pool as relay: the") == 1);
+  CHECK(count_of(text, "serving the joined process relay: it") == 1);
   constexpr uint32_t kLines = JoinReports::kLinesOfGrant + 2 * JoinReports::kLinesOfProcess;
-  CHECK(count_of(text, "it wants 4 members") >= kLines - 8);
-  CHECK(count_of(text, "it wants 4 members") <= kLines);
+  CHECK(count_of(text, "it asks for 4 members") >= kLines - 8);
+  CHECK(count_of(text, "it asks for 4 members") <= kLines);
 }
 
 TEST(JoinFlood, SaysAnothersNameInVain) {
@@ -273,7 +273,7 @@ TEST(JoinFlood, IsCountedInTheLog) {
   floods = false;
   // No more connections come: the control thread logs the count by itself.
   CHECK(JoinRig::becomes([&] {
-    return capture.text().find(" more messages about processes that are not known within 1 s "
+    return capture.text().find(" more messages about unknown processes within 1 s "
                                "were not logged\n") != std::string::npos;
   }));
 }

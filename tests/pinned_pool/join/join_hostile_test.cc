@@ -110,7 +110,7 @@ BP_PROBE(join_hostile_hugepages) {
   rig.keeper.forgets = true;
   BP_PROBE_CHECK(JoinRig::becomes([&] { return rig.keeper.resets == 1; }));
   // The owner serves other processes meanwhile.
-  rig.check_refused("the pool's configuration knows no process of this name",
+  rig.check_refused("the pool's configuration has no process of this name",
                     [](JoinOptions& options) { options.process = "relais"; });
   BP_PROBE_CHECK(rig.table->state(1) == MemberState::kQuiet);
   taker.kill_and_wait();

@@ -51,39 +51,39 @@ TEST(JoinProtocol, AnAnswerThatMakesSensePasses) {
 }
 
 TEST(JoinProtocol, AnswersThatMakeNoneAreRefused) {
-  check_refused("2 descriptors came for 2 segments", 2);
+  check_refused("2 descriptors arrived for 2 segments", 2);
   check_refused("a packet has the wrong length", 3, accepted->bytes() - 1);
   check_refused("a packet has the wrong length", 3, sizeof(Head));
   accepted->segment_count = kSegmentCountMax + 1;
   check_refused("a packet has the wrong length");
   accepted->head.version = 9;
-  check_refused("it speaks version 9, this program version 4");
+  check_refused("it uses version 9, this program version 4");
   accepted->member_count = 0;
-  check_refused("its description of the group makes no sense");
+  check_refused("its description of the group is not valid");
   accepted->layout_bytes = kLayoutBytesMax + 1;
-  check_refused("its description of the group makes no sense");
+  check_refused("its description of the group is not valid");
   accepted->terms_bytes = kTermsBytesMax + 1;
-  check_refused("its terms for this process make no sense");
+  check_refused("its terms for this process are not valid");
   std::memset(accepted->group.text, 'x', sizeof accepted->group.text);
-  check_refused("its description of the group makes no sense");
+  check_refused("its description of the group is not valid");
   accepted->segments[1].is_writable = 2;
-  check_refused("its description of a segment makes no sense");
+  check_refused("its description of a segment is not valid");
   accepted->segments[1].is_for_devices = 2;
-  check_refused("its description of a segment makes no sense");
+  check_refused("its description of a segment is not valid");
   accepted->segments[1].number = kSegmentCountMax;
-  check_refused("its description of a segment makes no sense");
+  check_refused("its description of a segment is not valid");
   accepted->segments[1].role = static_cast<SegmentRole>(77);
-  check_refused("its description of a segment makes no sense");
+  check_refused("its description of a segment is not valid");
   accepted->segments[1].owner = "\x1b[2J";
-  check_refused("its description of a segment makes no sense");
+  check_refused("its description of a segment is not valid");
   accepted->members_address = kPoolBase + 8192;
   check_refused("the members table lies outside its segment");
   accepted->members_address = kPoolBase + 4097;
   check_refused("the members table lies outside its segment");
   accepted->segments[1].role = SegmentRole::kOther;
-  check_refused("a segment is missing, or there twice");
+  check_refused("a segment is missing or listed twice");
   accepted->segments[0].role = SegmentRole::kFifo;
-  check_refused("a segment is missing, or there twice");
+  check_refused("a segment is missing or listed twice");
 }
 
 TEST(JoinProtocol, WhatIsToldIsTextWhateverWasSent) {
@@ -171,7 +171,6 @@ TEST(JoinProtocol, NonsenseOfAJoinedProcessCutsItOff) {
     pause();
   });
   LONGS_EQUAL(1, rig.wait_for(JoinEvent::Kind::kDied));
-  STRCMP_EQUAL("the process said something that makes no sense",
-               rig.last(JoinEvent::Kind::kDied).error.answer);
+  STRCMP_EQUAL("it sent an invalid message", rig.last(JoinEvent::Kind::kDied).error.answer);
   CHECK(rig.table->state(1) == MemberState::kDead);
 }

@@ -188,10 +188,10 @@ TEST(Join, EachUntrustedProcessHasAGroupOfItsOwn) {
 TEST(Join, RefusesWhoMayNot) {
   rig.options.grants[0].uid = kOtherUser;
   rig.start();
-  rig.check_refused("the pool's configuration knows no process of this name",
+  rig.check_refused("the pool's configuration has no process of this name",
                     [](JoinOptions& options) { options.process = "relais"; });
-  const std::string answer =
-      "user " + std::to_string(getuid()) + " may not, user " + std::to_string(kOtherUser) + " may";
+  const std::string answer = "user " + std::to_string(getuid()) + " may not join, user " +
+                             std::to_string(kOtherUser) + " may";
   rig.check_refused(answer.c_str(), [](JoinOptions&) {});
   LONGS_EQUAL(2, rig.wait_for(Kind::kRefused, 2));
   STRCMP_EQUAL("relay", rig.last(Kind::kRefused).process.text);
@@ -205,20 +205,22 @@ TEST(Join, RefusesWhoMayNot) {
 
 TEST(Join, RefusesMoreThanPlanned) {
   rig.start();
-  rig.check_refused("it wants 4 members, the configuration has 3 for it",
+  rig.check_refused("it asks for 4 members, the configuration has 3 for it",
                     [](JoinOptions& options) { options.member_count = 4; });
-  rig.check_refused("it wants 0 members", [](JoinOptions& options) { options.member_count = 0; });
-  rig.check_refused("it wants 65 members", [](JoinOptions& options) { options.member_count = 65; });
+  rig.check_refused("it asks for 0 members",
+                    [](JoinOptions& options) { options.member_count = 0; });
+  rig.check_refused("it asks for 65 members",
+                    [](JoinOptions& options) { options.member_count = 65; });
   Child first = rig.start_joiner();
   Child second = rig.start_joiner();
   LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
   const auto wait_a_while = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond / 4; };
-  rig.check_refused("all 2 that were planned are taken, 0 of them by processes that died",
+  rig.check_refused("all 2 planned slots are in use, 0 of them by processes that died",
                     wait_a_while);
   rig.keeper.forgets = false;
   first.kill_and_wait();
   LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
-  rig.check_refused("all 2 that were planned are taken, 1 of them by processes that died",
+  rig.check_refused("all 2 planned slots are in use, 1 of them by processes that died",
                     wait_a_while);
   rig.keeper.forgets = true;
   LONGS_EQUAL(1, rig.wait_for(Kind::kFreed));
@@ -235,7 +237,7 @@ TEST(Join, ANewcomerTakesASparePlaceWhileTheDeadIsNotForgotten) {
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
   const auto at_once = [](JoinOptions& options) { options.timeout_ns = kNsPerSecond / 4; };
   // A spare place is not given out while the other places belong to living processes.
-  rig.check_refused("all 1 that were planned are taken, 0 of them by processes that died", at_once);
+  rig.check_refused("all 1 planned slots are in use, 0 of them by processes that died", at_once);
   rig.keeper.forgets = false;
   first.kill_and_wait();
   LONGS_EQUAL(1, rig.wait_for(Kind::kQuiet));
@@ -243,7 +245,7 @@ TEST(Join, ANewcomerTakesASparePlaceWhileTheDeadIsNotForgotten) {
   LONGS_EQUAL(2, rig.wait_for(Kind::kJoined, 2));
   second.kill_and_wait();
   LONGS_EQUAL(2, rig.wait_for(Kind::kQuiet, 2));
-  rig.check_refused("all 2 that were planned are taken, 2 of them by processes that died", at_once);
+  rig.check_refused("all 2 planned slots are in use, 2 of them by processes that died", at_once);
   rig.keeper.forgets = true;
   LONGS_EQUAL(2, rig.wait_for(Kind::kFreed, 2));
   Child third = rig.start_joiner();
@@ -260,7 +262,7 @@ TEST(Join, WhoDoesNotWaitForTheAnswerTakesNoPlace) {
   }
   rig.start_server();
   LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
-  STRCMP_EQUAL("it has gone without waiting for the answer", rig.last(Kind::kRefused).error.answer);
+  STRCMP_EQUAL("it left without waiting for the answer", rig.last(Kind::kRefused).error.answer);
   CHECK(rig.table->state(1) == MemberState::kFree);
 }
 
@@ -337,7 +339,7 @@ TEST(Join, AProcessThatWasTooSlowTriesAgain) {
   });
   ::close(ends[0]);
   LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
-  STRCMP_EQUAL("nothing was said in time", rig.last(Kind::kRefused).error.answer);
+  STRCMP_EQUAL("it sent no request in time", rig.last(Kind::kRefused).error.answer);
   ::close(ends[1]);
   LONGS_EQUAL(1, rig.wait_for(Kind::kJoined));
 }
@@ -345,7 +347,7 @@ TEST(Join, AProcessThatWasTooSlowTriesAgain) {
 TEST(Join, RefusesMoreThanTheGroupHas) {
   rig.options.grants[0].members_max = 64;
   rig.start();
-  rig.check_refused("group mesh has 7 free members of 8, 9 are wanted",
+  rig.check_refused("group mesh has 7 free members of 8, 9 are needed",
                     [](JoinOptions& options) { options.member_count = 9; });
 }
 
@@ -353,14 +355,14 @@ TEST(Join, RefusesProgramsThatDoNotFit) {
   rig.start();
   join::Request request = odd_request();
   request.head.magic = 1;
-  check_answer(request, "what speaks there is not Bedplate");
-  check_answer(odd_request(), "what speaks there is not Bedplate", 7);
+  check_answer(request, "the other end is not Bedplate");
+  check_answer(odd_request(), "the other end is not Bedplate", 7);
   request = odd_request();
   request.head.version = 9;
-  check_answer(request, "it speaks version 9, this program version 4");
+  check_answer(request, "it uses version 9, this program version 4");
   request = odd_request();
   request.head.kind = join::PacketKind::kReady;
-  check_answer(request, "it says something else than was to be said now");
+  check_answer(request, "it sent a message of an unexpected kind");
   check_answer(odd_request(), "a packet has the wrong length", sizeof request - 1);
   request = odd_request();
   request.pool_base = kRegionBytes;
@@ -381,9 +383,9 @@ TEST(Join, RefusesProgramsThatDoNotFit) {
   check_answer(request, "its cache lines have 128 bytes, here they have 64");
   request = odd_request();
   request.process = MemberName("");
-  check_answer(request, "it gives no name");
+  check_answer(request, "it sent no name");
   std::memset(request.process.text, 'x', sizeof request.process.text);
-  check_answer(request, "it gives no name");
+  check_answer(request, "it sent no name");
 }
 
 TEST(Join, OwnerHearsWhyAProcessCouldNotUseItsPart) {
@@ -412,12 +414,12 @@ TEST(Join, OwnerHearsWhenDescriptorsAreLost) {
     auto joined = JoinedPool::join(options);
     BP_PROBE_CHECK(!joined.ok());
     const char* answer = joined.error().answer;
-    BP_PROBE_CHECK(std::strstr(answer, " descriptors came for 5 segments") != nullptr);
+    BP_PROBE_CHECK(std::strstr(answer, " descriptors arrived for 5 segments") != nullptr);
     pause();
   });
   LONGS_EQUAL(1, rig.wait_for(Kind::kFailed));
   const Error told = rig.last(Kind::kFailed).error;
-  CHECK(std::strstr(told.answer, " descriptors came for 5 segments") != nullptr);
+  CHECK(std::strstr(told.answer, " descriptors arrived for 5 segments") != nullptr);
   STRCMP_EQUAL("raise the limit of open files: ulimit -n 1024", told.cure);
 }
 
@@ -426,7 +428,7 @@ TEST(Join, WhoSaysNothingCostsABoundedTime) {
   rig.start();
   const Fd silent = connect_raw(rig.path);
   LONGS_EQUAL(1, rig.wait_for(Kind::kRefused));
-  STRCMP_EQUAL("nothing was said in time", rig.last(Kind::kRefused).error.answer);
+  STRCMP_EQUAL("it sent no request in time", rig.last(Kind::kRefused).error.answer);
 }
 
 TEST(Join, WhoIsNeverReadyCostsABoundedTime) {
@@ -453,12 +455,13 @@ TEST(Join, WhoWasCutOffIsNotReady) {
       const auto ready = joined.ready();
       BP_PROBE_CHECK(!ready.ok());
       BP_PROBE_CHECK(std::strcmp(ready.error().answer, "it has cut this process off") == 0);
-      BP_PROBE_CHECK(std::strstr(ready.error().cure, "see the owner's log for why") != nullptr);
+      BP_PROBE_CHECK(std::strstr(ready.error().cure, "see the owner's log for the reason") !=
+                     nullptr);
     });
     // On a busy machine, `late` may be cut off already; the result is the same.
     CHECK(JoinRig::becomes([&] { return rig.table->state(1) != MemberState::kFree; }));
     // The owner answers this later request, so it has closed its write end of the quiet pipe.
-    check_answer(odd_request(), "what speaks there is not Bedplate", 7);
+    check_answer(odd_request(), "the other end is not Bedplate", 7);
     // Unless `is_shut`, this child holds the owner's end of the connection open: `late` can still
     // send, but nobody reads.
     Child bystander = rig.fork_joiner([is_shut](JoinOptions&) {
@@ -492,7 +495,7 @@ TEST(Join, JoinerGivesUpOnWhatIsNoOwner) {
   });
   rig.check_refused("it closed the connection",
                     [](JoinOptions& options) { options.process = "x"; });
-  rig.check_refused("what speaks there is not Bedplate", [](JoinOptions&) {});
+  rig.check_refused("the other end is not Bedplate", [](JoinOptions&) {});
   const std::string answer = "user " + std::to_string(getuid()) + " serves";
   rig.check_refused(answer.c_str(), [](JoinOptions& options) { options.owner_uid = 12; });
   service.kill_and_wait();
@@ -582,8 +585,8 @@ TEST(Join, RefusesPlansThatMakeNoSense) {
     STRCMP_EQUAL(answer, created.error().answer);
     CHECK(created.error().kind == ErrorKind::kConfiguration);
   };
-  check([](ProcessGrant& grant) { grant.max_count = 3; }, "2 heaps for 3 places");
-  check([](ProcessGrant& grant) { grant.spare_count = 2; }, "2 heaps for 4 places");
+  check([](ProcessGrant& grant) { grant.max_count = 3; }, "2 heaps for 3 slots");
+  check([](ProcessGrant& grant) { grant.spare_count = 2; }, "2 heaps for 4 slots");
   check([](ProcessGrant& grant) { grant.group = 1; }, "groups 1 to 1 of 1");
   check([](ProcessGrant& grant) { grant.is_trusted = false; }, "groups 0 to 1 of 1");
   check([](ProcessGrant& grant) { grant.members_max = 65; }, "2 processes with 65 members each");

@@ -165,7 +165,7 @@ TEST(MembersTable, RefusesWhatIsNone) {
   check_refused("100 bytes at", 100);
   check_refused("it has 5 members, in 400 bytes", 400);
   memory[8] = std::byte{7};
-  check_refused("it has version 7, this program knows 3");
+  check_refused("it has version 7, this program supports 3");
   memory[0] = std::byte{0};
   check_refused("it begins with 316d656d70646500, not with 316d656d70646562");
 }
@@ -173,7 +173,7 @@ TEST(MembersTable, RefusesWhatIsNone) {
 TEST(MembersTable, RefusesAnotherPools) {
   auto opened = MembersTable::open({memory, kMemoryBytes}, make_pool_id().take());
   CHECK(!opened.ok());
-  STRCMP_EQUAL("it is another pool's", opened.error().answer);
+  STRCMP_EQUAL("it belongs to another pool", opened.error().answer);
 }
 
 TEST(MembersTable, OwnerIsGoneUnlessItHoldsItsLife) {

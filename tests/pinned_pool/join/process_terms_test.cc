@@ -20,7 +20,7 @@ void refused(const ProcessTerms& terms) {
   const auto read = handed_over(terms);
   CHECK(!read.ok());
   STRCMP_EQUAL("reading what the owner of the pool grants ann", read.error().doing);
-  STRCMP_EQUAL("its RDMA device makes no sense", read.error().answer);
+  STRCMP_EQUAL("its RDMA device is not valid", read.error().answer);
   STRCMP_EQUAL("run both programs from the same release of Bedplate", read.error().cure);
 }
 
