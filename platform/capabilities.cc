@@ -23,7 +23,7 @@ constexpr uint64_t bit(int capability) noexcept { return uint64_t{1} << capabili
 
 Error refused(const char* what) noexcept {
   return error_from_errno("dropping capabilities: %s", what)
-      .set_cure("this is a defect, or not the machine's first process");
+      .set_cure("this is a defect, or this is not the machine's first process");
 }
 
 // The capability sets of a thread, from the lines of /proc/PID/status.
@@ -54,9 +54,9 @@ Result<void> check_thread(pid_t thread, uint64_t kept) {
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/status";
   BP_TRY(read_lines(path.c_str(), &read_set, &sets));
   if (sets.permitted == kept && sets.effective == kept && sets.bounding == kept) return {};
-  return error_while("looking at the capabilities of thread %d", thread)
+  return error_while("checking the capabilities of thread %d", thread)
       .set_answer("permitted %" PRIx64 ", effective %" PRIx64 ", bounding %" PRIx64
-                  "; to keep were %" PRIx64,
+                  "; it should keep %" PRIx64,
                   sets.permitted, sets.effective, sets.bounding, kept)
       .set_cure("this is a defect: the thread began before capabilities were dropped");
 }

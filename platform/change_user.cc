@@ -71,9 +71,9 @@ Result<void> check_thread(pid_t thread, const User& user) {
                           found.groups == std::vector<uint32_t>(4, user.group) &&
                           found.others == groups;
   if (is_changed) return {};
-  return error_while("looking at the user of thread %d", thread)
-      .set_answer("it is not all of %s", user.name.c_str())
-      .set_cure("it was there before root was given up: let what starts it do so later");
+  return error_while("checking the user of thread %d", thread)
+      .set_answer("not all of its ids are those of %s", user.name.c_str())
+      .set_cure("it began before root was given up: start it later");
 }
 
 // Checks that this process cannot become root again. Saved ids or capabilities would allow it.
@@ -83,7 +83,7 @@ Result<void> check_no_way_back(const User& user) noexcept {
                           syscall(SYS_setresgid, root, root, root) != 0 && errno == EPERM &&
                           syscall(SYS_setgroups, 0, nullptr) != 0 && errno == EPERM;
   if (is_refused) return {};
-  return error_while("trying whether %s can become root again", user.name.c_str())
+  return error_while("checking whether %s can become root again", user.name.c_str())
       .set_answer("it can")
       .set_cure("this is a defect, or a capability of a service allows it");
 }

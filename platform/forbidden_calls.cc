@@ -49,7 +49,7 @@ Result<void> try_calls(std::span<const CallTrial> trials) noexcept {
     }
   }
   if (refusal == 0) return {};
-  Error error = error_while("trying the system calls that it makes").set_answer_errno(refusal);
+  Error error = error_while("trying the system calls that it needs").set_answer_errno(refusal);
   return set_cure_of_forbidden(&error, names);
 }
 

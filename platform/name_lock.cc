@@ -33,7 +33,7 @@ Error starting(const std::string& name) {
 
 Error is_running(const std::string& name, const std::string& path) {
   return starting(name)
-      .set_answer("one of this name is running: it holds %s", path.c_str())
+      .set_answer("an appliance of this name is running: it holds %s", path.c_str())
       .set_cure("stop it, or give this one another [appliance] name");
 }
 
@@ -49,12 +49,12 @@ Error not_opened(const std::string& name, const std::string& path) {
 // Refuses a file that other users could also lock.
 Result<void> check_is_private(const std::string& name, const std::string& path, const Fd& fd) {
   struct stat status {};
-  if (fstat(fd.number(), &status) != 0) return error_from_errno("looking at %s", path.c_str());
+  if (fstat(fd.number(), &status) != 0) return error_from_errno("checking %s", path.c_str());
   if (S_ISREG(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 0077) == 0) {
     return {};
   }
   return starting(name)
-      .set_answer("%s is no file of this user's alone (user %u, mode %o)", path.c_str(),
+      .set_answer("%s does not belong to this user alone (user %u, mode %o)", path.c_str(),
                   status.st_uid, status.st_mode & 07777)
       .set_cure("remove it; if it comes back, choose an [appliance] runtime_directory that only "
                 "this user may write to");
@@ -66,7 +66,7 @@ Result<void> check_directory(const std::string& name, const std::string& directo
   if (stat(directory.c_str(), &status) != 0) return {};  // opening the file says why
   if ((status.st_mode & S_IWOTH) == 0 || (status.st_mode & S_ISVTX) != 0) return {};
   return starting(name)
-      .set_answer("anybody may remove files in its runtime directory %s", directory.c_str())
+      .set_answer("any user may remove files in its runtime directory %s", directory.c_str())
       .set_cure("chmod o-w %s, or choose another [appliance] runtime_directory", directory.c_str());
 }
 
@@ -127,7 +127,7 @@ Result<void> NameLock::take(const std::string& directory, const std::string& nam
     return {};
   }
   return starting(name)
-      .set_answer("others of this name start and stop all the time")
+      .set_answer("other appliances of this name start and stop all the time")
       .set_cure("stop what starts them, or give this one another [appliance] name");
 }
 

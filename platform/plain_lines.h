@@ -45,7 +45,7 @@ class PlainLines {
       const std::string_view here = line_.substr(i);
       fault_ = byte == ' ' || here.starts_with(kHardBlank) ? "a blank"
                : byte == '\t'                              ? "a tab"
-               : byte == '\r'               ? "a carriage return, as in files of Windows"
+               : byte == '\r'               ? "a carriage return, as in Windows files"
                : byte < ' ' || byte == 0x7f ? "a control character"
                : here.starts_with(kMark)    ? "a byte order mark"
                                             : nullptr;

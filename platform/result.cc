@@ -25,8 +25,8 @@ bool answers_errno(const Error& error, int error_number) noexcept {
 bool set_cure_of_descriptors(Error* error) noexcept {
   if (answers_errno(*error, ENFILE)) {
     std::snprintf(error->cure, sizeof error->cure,
-                  "the whole system has too many files open: raise sysctl fs.file-max, or end what "
-                  "has them");
+                  "the whole system has too many files open: raise sysctl fs.file-max, or end "
+                  "programs that hold them");
     return true;
   }
   if (!answers_errno(*error, EMFILE)) return false;

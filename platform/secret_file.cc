@@ -33,13 +33,12 @@ Result<void> check_rights(const struct stat& status, const std::string& path, Fi
   if (privacy == FilePrivacy::kTrusted) {
     if ((mode & S_IWOTH) == 0) return {};
     error.set_answer("every user of this machine can write it (mode %04o)", mode);
-    return error.set_cure("see whether its contents are right, and chmod o-w %s", path.c_str());
+    return error.set_cure("check that its contents are right, then chmod o-w %s", path.c_str());
   }
   const unsigned others = status.st_uid == 0 ? S_IRWXO | S_IWGRP | S_IXGRP : S_IRWXO | S_IRWXG;
   if ((mode & others) == 0) return {};
-  error.set_answer("others than its owner can read or write it (mode %04o)", mode);
-  return error.set_cure("chmod 600 %s; if others have read it, have a new secret made",
-                        path.c_str());
+  error.set_answer("users other than its owner can read or write it (mode %04o)", mode);
+  return error.set_cure("chmod 600 %s; if others have read it, make a new secret", path.c_str());
 }
 
 }  // namespace
@@ -55,9 +54,11 @@ Result<SecretText> read_secret_file(const std::string& path, FilePrivacy privacy
   const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   struct stat status {};
   if (!fd.is_open() || fstat(fd.number(), &status) != 0) {
-    return error.set_answer_errno(errno).set_cure("name a file that is there and can be read");
+    return error.set_answer_errno(errno).set_cure("name a file that exists and can be read");
   }
-  if (!S_ISREG(status.st_mode)) return error.set_answer("it is no file").set_cure("name a file");
+  if (!S_ISREG(status.st_mode)) {
+    return error.set_answer("it is not a regular file").set_cure("name a file");
+  }
   if (auto good = check_rights(status, path, privacy, user); !good.ok()) {
     return refuse(good.error());
   }
@@ -69,7 +70,7 @@ Result<SecretText> read_secret_file(const std::string& path, FilePrivacy privacy
     const ssize_t outcome = read(fd.number(), text.data() + done, text.size() - done);
     if (outcome < 0 && errno == EINTR) continue;
     if (outcome < 0) {
-      return error.set_answer_errno(errno).set_cure("see what is wrong with its file system");
+      return error.set_answer_errno(errno).set_cure("check its file system");
     }
     if (outcome == 0) break;
     done += static_cast<size_t>(outcome);

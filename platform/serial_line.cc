@@ -35,22 +35,22 @@ Error serial_failure(const char* path) noexcept {
     case ENOENT:
     case ENXIO:
     case ENODEV:
-      return error.set_cure("name one that is there: ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*");
+      return error.set_cure("name one that exists: ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*");
     case EACCES:
     case EPERM:
-      return error.set_cure("run as root, or have the user in the group of the file: ls -l %s",
+      return error.set_cure("run as root, or add the user to the group of the file: ls -l %s",
                             path);
     case EBUSY:
-      return error.set_answer("another process has it").set_cure("end that: fuser -v %s", path);
-    case EIO:
-      return error.set_cure("no port is behind it: `dmesg | grep tty` lists those that there are");
+      return error.set_answer("another process uses it")
+          .set_cure("end that process: fuser -v %s", path);
+    case EIO: return error.set_cure("name one that has a port: `dmesg | grep tty` lists them");
     default: return error.set_cure("name another line");
   }
 }
 
 Error no_terminal(const char* path) noexcept {
   return error_while("opening the serial line %s", path)
-      .set_answer("it is no serial line")
+      .set_answer("it is not a serial line")
       .set_cure("name one that is: ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*");
 }
 
@@ -109,8 +109,8 @@ Result<Fd> open_serial_line(const char* path, uint32_t baud) noexcept {
   if (cfgetospeed(&modes) != known->speed || (modes.c_lflag & (ICANON | ECHO)) != 0) {
     errno = EINVAL;
     return serial_failure(path)
-        .set_answer("it does not take %u baud", baud)
-        .set_cure("set another, of %s", kSerialBauds);
+        .set_answer("it does not support %u baud", baud)
+        .set_cure("set one of %s", kSerialBauds);
   }
   tcflush(fd.number(), TCIFLUSH);
   return fd;

@@ -52,7 +52,7 @@ Result<void> Supervisor::open() noexcept {
 Result<void> Supervisor::connect_to(const char* name) noexcept {
   Error error =
       error_while("looking for the supervisor at NOTIFY_SOCKET=%s", name)
-          .set_cure("unset NOTIFY_SOCKET, or have it name a socket that this user may write to");
+          .set_cure("unset NOTIFY_SOCKET, or set it to a socket that this user may write to");
   const size_t name_bytes = std::strlen(name);
   if ((*name != '/' && *name != '@') || name_bytes >= sizeof address_.sun_path) {
     return error.set_answer("it begins neither with / nor with @, or is longer than %zu bytes",

@@ -46,7 +46,7 @@ Result<void> try_hugepages(PageSize page, uint64_t count) noexcept {
   const Fd fd = make_memfd("hugepages", MFD_HUGETLB | size);
   // The file keeps the reservation of all its mapped pages for as long as it exists.
   bool is_promised = fd.is_open() && ftruncate(fd.number(), static_cast<off_t>(bytes)) == 0;
-  Progress progress("having hugepages made", {.total_bytes = bytes});
+  Progress progress("making hugepages", {.total_bytes = bytes});
   for (uint64_t done = 0; done < bytes && is_promised;) {
     const uint64_t piece = std::min(kPieceBytes, bytes - done);
     void* memory =
@@ -58,7 +58,7 @@ Result<void> try_hugepages(PageSize page, uint64_t count) noexcept {
     progress.add(piece);
   }
   if (is_promised) return {};
-  return error_from_errno("having %" PRIu64 " hugepages promised", count);
+  return error_from_errno("reserving %" PRIu64 " surplus hugepages", count);
 }
 
 }  // namespace bedplate

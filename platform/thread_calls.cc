@@ -50,8 +50,8 @@ Result<void> take_signal() noexcept {
   sigaction(own_signal(), nullptr, &before);
   if (before.sa_handler == &on_asked) return {};
   if (before.sa_handler != SIG_DFL) {
-    return error_while("asking threads where they are")
-        .set_answer("the signal %d has a handler that is not ours", own_signal())
+    return error_while("asking threads for their call stacks")
+        .set_answer("signal %d has a handler that is not Bedplate's", own_signal())
         .set_cure("leave it to Bedplate, or attach gdb");
   }
   struct sigaction action = {};
@@ -99,12 +99,12 @@ Answer ask(pid_t thread, uint64_t patience_ns) noexcept {
     }
     nobody_else = thread;
     if (waited_ns >= patience_ns && asked_thread.compare_exchange_strong(nobody_else, 0)) {
-      BP_LOG_ERROR("thread %d: silent", static_cast<int>(thread));
+      BP_LOG_ERROR("thread %d: no answer", static_cast<int>(thread));
       return Answer::kSilent;
     }
     // A thread that has begun to answer gets longer: it is writing its lines.
     if (waited_ns >= kAnswersPatience * patience_ns) {
-      BP_LOG_ERROR("thread %d: began to answer, and has not ended", static_cast<int>(thread));
+      BP_LOG_ERROR("thread %d: began to answer, but has not finished", static_cast<int>(thread));
       return Answer::kSilent;
     }
     const timespec pause = {0, 100'000};

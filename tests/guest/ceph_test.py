@@ -288,7 +288,7 @@ LOOKS = [
     ({"keyring": "/keys/wrong"}, MAPPING.format("rbd/disk") + "the cluster refuses the key"),
     ({"user": "other"}, READING.format("other", "/keys/good") + r"it has no \[client.other\]"),
     ({"keyring": "/keys/open"}, READING.format("appliance", "/keys/open") +
-     "others than its owner may use it .mode 0644.; chmod 600 /keys/open"),
+     "users other than its owner can read or write it .mode 0644.; chmod 600 /keys/open"),
     ({"port": 6790}, ASKING + "Connection refused; see that they run"),
     ({"port": SILENT_PORT, "timeout": 3}, ASKING + "none has answered within 3 s"),
     ({"port": 3300}, ASKING + "it speaks v2 there, the kernel's client v1; "),

@@ -74,8 +74,10 @@ TEST(ChangeUser, AThreadThatWasThereBeforeIsFound) {
                 return beside_a_thread([] {
                   const auto became = become_user(find_user("nobody").take(), 0);
                   if (became.ok()) return 1;
-                  return std::string_view(became.error().answer) == "it is not all of nobody" ? 0
-                                                                                              : 2;
+                  return std::string_view(became.error().answer) ==
+                                 "not all of its ids are those of nobody"
+                             ? 0
+                             : 2;
                 });
               }));
 }

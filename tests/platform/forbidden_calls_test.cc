@@ -49,7 +49,7 @@ TEST(ForbiddenCalls, WithoutAProfileAllOfThemAreAllowed) { CHECK(try_calls(kTria
 
 TEST(ForbiddenCalls, EachOfThemIsNamedWithTheCure) {
   const Error one = said_without({SYS_accept4}, EPERM);
-  STRCMP_EQUAL("trying the system calls that it makes", one.doing);
+  STRCMP_EQUAL("trying the system calls that it needs", one.doing);
   STRCMP_EQUAL(strerrordesc_np(EPERM), one.answer);
   STRCMP_CONTAINS("a seccomp profile forbids accept4: allow it", one.cure);
   const Error two = said_without({SYS_accept4, SYS_recvmmsg}, ENOSYS);

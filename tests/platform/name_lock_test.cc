@@ -89,8 +89,8 @@ TEST(NameLock, APathThatIsNotTheNamesIsAProgrammingError) {
 TEST(NameLock, TheSecondOfANameIsRefusedAndTheFirstUntouched) {
   NameLock first;
   CHECK(first.take(directory, "demo").ok());
-  check_refused(("starting the appliance demo: one of this name is running: it holds " + path +
-                 "; stop it, or give this one another [appliance] name")
+  check_refused(("starting the appliance demo: an appliance of this name is running: it holds " +
+                 path + "; stop it, or give this one another [appliance] name")
                     .c_str());
   CHECK(exists(path));
   NameLock other;
@@ -117,16 +117,16 @@ TEST(NameLock, WhatAnotherHasMadeSinceStays) {
   CHECK(second.take(directory, "demo").ok());
   delete first;
   CHECK(exists(path));
-  check_refused("one of this name is running");
+  check_refused("an appliance of this name is running");
 }
 
 TEST(NameLock, AFileThatOthersCouldLockIsRefused) {
   mkdir(directory.c_str(), 0755);
   make_file(path, 0644);
-  check_refused("demo.lock is no file of this user's alone (user ");
+  check_refused("demo.lock does not belong to this user alone (user ");
   unlink(path.c_str());
   mkfifo(path.c_str(), 0600);
-  check_refused("demo.lock is no file of this user's alone (user ");
+  check_refused("demo.lock does not belong to this user alone (user ");
   unlink(path.c_str());
   mkdir(path.c_str(), 0700);
   check_refused("Is a directory; choose an [appliance] runtime_directory");
@@ -159,8 +159,8 @@ TEST(NameLock, AnotherFileBehindALinkIsLeftAlone) {
 TEST(NameLock, ADirectoryWhereAnybodyMayRemoveFilesIsRefused) {
   mkdir(directory.c_str(), 0755);
   chmod(directory.c_str(), 0777);
-  check_refused(("anybody may remove files in its runtime directory " + directory + "; chmod o-w " +
-                 directory)
+  check_refused(("any user may remove files in its runtime directory " + directory +
+                 "; chmod o-w " + directory)
                     .c_str());
   chmod(directory.c_str(), 01777);  // sticky, as /tmp: users remove only their own files
   {

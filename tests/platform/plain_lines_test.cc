@@ -36,7 +36,7 @@ TEST(PlainLines, WhatNobodySeesIsRefusedByItsPlace) {
   STRCMP_EQUAL("1:2 a blank", read("a\xc2\xa0").c_str());
   STRCMP_EQUAL("1:1 a blank", read("  \n").c_str());
   STRCMP_EQUAL("1:3 a tab", read("ab\tc\n").c_str());
-  STRCMP_EQUAL("1:2 a carriage return, as in files of Windows", read("a\r\nb\r\n").c_str());
+  STRCMP_EQUAL("1:2 a carriage return, as in Windows files", read("a\r\nb\r\n").c_str());
   STRCMP_EQUAL("1:2 a control character", read("a\0b\n"sv).c_str());
   STRCMP_EQUAL("1:1 a control character", read("\x7f").c_str());
 }

@@ -58,8 +58,8 @@ TEST(SecretFile, AnybodyMayReadWhatIsOnlyTrusted) {
 TEST(SecretFile, IsNoFifoWhichWouldHoldTheBoot) {
   const std::string path = root.path() + "/fifo";
   LONGS_EQUAL(0, mkfifo(path.c_str(), 0600));
-  STRCMP_CONTAINS("it is no file; name a file", refused(path).c_str());
-  STRCMP_CONTAINS("it is no file", refused(root.path()).c_str());
+  STRCMP_CONTAINS("it is not a regular file; name a file", refused(path).c_str());
+  STRCMP_CONTAINS("it is not a regular file", refused(root.path()).c_str());
   LONGS_EQUAL(0, unlink(path.c_str()));
 }
 

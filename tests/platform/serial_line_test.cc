@@ -82,8 +82,8 @@ TEST(SerialLine, IsNotTheControllingTerminal) {
 TEST(SerialLine, IsForOneProcess) {
   auto opened = open_serial_line(path.c_str(), kSerialBaud);
   CHECK(opened.ok());
-  const std::string wanted =
-      "opening the serial line " + path + ": another process has it; end that: fuser -v " + path;
+  const std::string wanted = "opening the serial line " + path +
+                             ": another process uses it; end that process: fuser -v " + path;
   STRCMP_EQUAL(wanted.c_str(), refusal(path).c_str());
   CHECK_FALSE(check_serial_line(path.c_str()).ok());
   Fd line = opened.take();
@@ -101,14 +101,14 @@ TEST(SerialLine, SaysWhatItIsNot) {
   test::FakeRoot root;
   root.write("/file", "text");
   const std::string none = root.path() + "/none";
-  STRCMP_EQUAL(("opening the serial line " + none +
-                ": No such file or directory; name one that is "
-                "there: ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*")
-                   .c_str(),
-               refusal(none).c_str());
+  STRCMP_EQUAL(
+      ("opening the serial line " + none +
+       ": No such file or directory; name one that exists: ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*")
+          .c_str(),
+      refusal(none).c_str());
   for (const std::string& other : {root.path() + "/file", root.path(), std::string("/dev/null")}) {
     STRCMP_EQUAL(("opening the serial line " + other +
-                  ": it is no serial line; name one that is: "
+                  ": it is not a serial line; name one that is: "
                   "ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*")
                      .c_str(),
                  refusal(other).c_str());

@@ -123,8 +123,8 @@ TEST(Supervisor, WithoutANameThereIsNone) {
 
 TEST(Supervisor, ANameThatCannotBeHadIsSaidWithItsCure) {
   STRCMP_EQUAL(("looking for the supervisor at NOTIFY_SOCKET=" + path +
-                ": No such file or directory; unset NOTIFY_SOCKET, or have it name a socket that "
-                "this user may write to")
+                ": No such file or directory; unset NOTIFY_SOCKET, or set it to a socket that this "
+                "user may write to")
                    .c_str(),
                problem_at(path).c_str());
   STRCMP_CONTAINS("it begins neither with / nor with @, or is longer than 107 bytes",

@@ -17,12 +17,12 @@ TEST(SurplusHugepages, HavingThemMadeSaysHowFarItIs) {
   if (!lent.are_there()) BP_SKIP("2 MiB hugepages cannot be reserved on this machine");
   const test::ProgressNews news;
   CHECK(try_hugepages(PageSize::k2MiB, 2).ok());
-  LONGS_EQUAL(1, news.count_of("having hugepages made: 4 MiB of 4 MiB (100 %)"));
+  LONGS_EQUAL(1, news.count_of("making hugepages: 4 MiB of 4 MiB (100 %)"));
 }
 
 TEST(SurplusHugepages, APromiseThatNobodyCanKeepIsRefused) {
   if (!hugepage_counts(PageSize::k2MiB).supported) BP_SKIP("this kernel has no hugepages");
   const auto refused = try_hugepages(PageSize::k2MiB, uint64_t{1} << 30);
   CHECK(!refused.ok());
-  STRCMP_EQUAL("having 1073741824 hugepages promised", refused.error().doing);
+  STRCMP_EQUAL("reserving 1073741824 surplus hugepages", refused.error().doing);
 }

@@ -117,7 +117,7 @@ TEST(ThreadCalls, OneThatDoesNotAnswerIsSaidToBeSilent) {
   begin("deaf", &spin_deaf);
   const std::string text = lines(kNsPerMs);
   CHECK(logged.silent >= 1);
-  STRCMP_CONTAINS(": silent\n", text.c_str());
+  STRCMP_CONTAINS(": no answer\n", text.c_str());
   CHECK(text.find("thread deaf") == text.npos);
 }
 
@@ -127,7 +127,7 @@ TEST(ThreadCalls, OneThatEndsWhileItIsAskedIsNoThread) {
   begin("ending", &end_when_asked);
   const std::string text = lines(test::kPatienceNs);
   LONGS_EQUAL(0, logged.silent);
-  CHECK_TEXT(text.find(": silent\n") == text.npos, text.c_str());
+  CHECK_TEXT(text.find(": no answer\n") == text.npos, text.c_str());
 }
 
 BP_PROBE(an_answer_that_does_not_end) {
@@ -141,7 +141,7 @@ BP_PROBE(an_answer_that_does_not_end) {
     BP_PROBE_CHECK(asked.ok() && asked.value().silent >= 1);
   }
   const std::string text = capture.finish();
-  BP_PROBE_CHECK(text.find(": began to answer, and has not ended\n") != text.npos);
+  BP_PROBE_CHECK(text.find(": began to answer, but has not finished\n") != text.npos);
   must_end = true;
   thread.join();
 }
@@ -178,5 +178,5 @@ TEST(ThreadCalls, ASignalOfSomebodyElseIsLeftAlone) {
   const auto asked = log_thread_calls(test::kPatienceNs);
   sigaction(SIGRTMAX - 3, &before, nullptr);
   CHECK_FALSE(asked.ok());
-  STRCMP_CONTAINS("a handler that is not ours", asked.error().answer);
+  STRCMP_CONTAINS("a handler that is not Bedplate's", asked.error().answer);
 }

@@ -129,10 +129,11 @@ CASES = {
         1, "No such file or directory; make it", token(box, box.path("nothing"))),
     "token_that_is_short": lambda box: (
         1, "it has 3 bytes", token(box, secret(box, "short", "abc\n"))),
-    "token_that_is_a_fifo": lambda box: (1, "it is no file", token(box, fifo(box))),
-    "token_that_is_a_directory": lambda box: (1, "it is no file", token(box, box.directory)),
+    "token_that_is_a_fifo": lambda box: (1, "it is not a regular file", token(box, fifo(box))),
+    "token_that_is_a_directory": lambda box: (
+        1, "it is not a regular file", token(box, box.directory)),
     "token_that_others_read": lambda box: (
-        1, "others than its owner can read or write it (mode 0644); chmod 600",
+        1, "users other than its owner can read or write it (mode 0644); chmod 600",
         token(box, secret(box, "open", "0123456789abcdef", 0o644))),
     "token_of_another_user": lambda box: (
         1, f"it belongs to user {NOBODY.pw_uid}", token(box, others_file(box))),
@@ -143,7 +144,7 @@ CASES = {
         1, "reading the certificate",
         http(box, tls_certificate=box.path("none"), tls_key=box.path("none"))),
     "join_socket_in_no_directory": lambda box: (
-        1, "opening the socket for those who join",
+        1, "opening the socket for processes that join",
         small(box, messages={"socket": box.path("none/x")}, process=process())),
     "join_socket_of_another_program": lambda box: (
         1, "Address already in use",

@@ -238,11 +238,11 @@ def one_client_has_the_line(box):
         with open(path, "rb+", buffering=0) as other:
             fcntl.flock(other, fcntl.LOCK_EX)
             said = box.bedplate("ctl", "--serial", path, "ping", expect_code=1).stderr
-        expect_in(f"opening the serial line {path}: another process has it; end that: fuser -v "
-                  f"{path}", said, "what the second one is told")
+        expect_in(f"opening the serial line {path}: another process uses it; end that process: "
+                  f"fuser -v {path}", said, "what the second one is told")
         box.bedplate("ctl", "--serial", path, "--baud", "9600", "ping")
     said = box.bedplate("ctl", "--serial", line.path, "ping", expect_code=1).stderr
-    expect_in("another process has it", said, "of the appliance's own end")
+    expect_in("another process uses it", said, "of the appliance's own end")
 
 
 @test()
@@ -252,9 +252,9 @@ def what_ctl_does_not_take(box):
                         (("--serial", "/d", "--socket", "/s"), "--serial does not go with --sock"),
                         (("--socket", "/s", "--name", "n"), "--socket does not go with --name")):
         expect_in(text, box.bedplate("ctl", *words, "ping", expect_code=2).stderr, "the refusal")
-    for words, text in ((("--serial", "/dev/null"), "/dev/null: it is no serial line; name one"),
+    for words, text in ((("--serial", "/dev/null"), "/dev/null: it is not a serial line; name one"),
                         (("--serial", box.path("n")), "No such file or directory; name one"),
-                        (("--socket", box.path("n")), "No such file or directory; is somebody")):
+                        (("--socket", box.path("n")), "No such file or directory; check that")):
         expect_in(text, box.bedplate("ctl", *words, "ping", expect_code=1).stderr, "the failure")
 
 
@@ -319,10 +319,11 @@ def the_line_must_be_there(box):
     taken = open(line.path, "rb+", buffering=0)
     fcntl.flock(taken, fcntl.LOCK_EX)
     with contextlib.closing(taken):
-        for path, text in ((box.path("none"), "No such file or directory; name one that is there"),
-                           (box.path("file"), "it is no serial line; name one that is: ls /dev/"),
-                           ("/dev/null", "it is no serial line; name one that is: ls /dev/ttyS* "),
-                           (line.path, f"another process has it; end that: fuser -v {line.path}")):
+        for path, text in ((box.path("none"), "No such file or directory; name one that exists"),
+                           (box.path("file"), "it is not a serial line; name one that is: ls "),
+                           ("/dev/null", "it is not a serial line; name one that is: ls "),
+                           (line.path, "another process uses it; end that process: fuser -v "
+                                       f"{line.path}")):
             config = box.write("bad.toml", to_toml(configure(box, path)))
             box.ensure_hugepages(config)
             for command in ("check", "run"):

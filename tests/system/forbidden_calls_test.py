@@ -201,7 +201,7 @@ def check_finds_what_run_would(box):
     calls = "accept4,recvmmsg,rt_sigtimedwait"
     done = box.run(sys.executable, forbidding.__file__, calls, str(errno.EPERM), BEDPLATE, "check",
                    config, expect_code=1)
-    expect(done.stderr, "bedplate: trying the system calls that it makes: Operation not permitted; "
+    expect(done.stderr, "bedplate: trying the system calls that it needs: Operation not permitted; "
                         "a seccomp profile forbids rt_sigtimedwait, accept4, recvmmsg: allow it, in "
                         "SystemCallFilter= of the unit or --security-opt seccomp= of the "
                         "container\n", "what check says")

@@ -80,7 +80,7 @@ def name_comes_before_sockets(box):
                                  (box.path("pool.join"), socket.SOCK_SEQPACKET))}
     for command in ("run", "check"):
         done = box.bedplate(command, appliance.config, expect_code=1)
-        expect_in("starting the appliance test: one of this name is running: it holds",
+        expect_in("starting the appliance test: an appliance of this name is running: it holds",
                   done.stderr, f"what {command} says")
         for path, inode in inodes.items():
             expect_true(os.path.exists(path), f"{command} leaves {path} there")
@@ -106,8 +106,8 @@ def of_two_starts_one_wins(box):
                  "the end of one of the two")
         loser = next(number for number, rival in enumerate(rivals) if rival.poll() is not None)
         expect(rivals[loser].poll(), 1, "the exit code of the one that lost")
-        expect_in("one of this name is running", read_text(box.path(f"{index}.{loser}.log")),
-                  "what the one that lost says")
+        expect_in("an appliance of this name is running",
+                  read_text(box.path(f"{index}.{loser}.log")), "what the one that lost says")
         first.process = rivals[1 - loser]
         wait_for(lambda: first.process.poll() is not None or "bedplate: ready" in
                  read_text(box.path(f"{index}.{1 - loser}.log")), "the one that won serves")

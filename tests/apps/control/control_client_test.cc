@@ -263,7 +263,7 @@ TEST(ControlClient, AsksOverASerialLine) {
                     answered.value().c_str());
     const auto second = ControlClient::open_line(name, kSerialBaud);
     CHECK_FALSE(second.ok());
-    STRCMP_EQUAL("another process has it", second.error().answer);
+    STRCMP_EQUAL("another process uses it", second.error().answer);
   }
   CHECK(ControlClient::open_line(name, kSerialBaud).ok());
 }

@@ -83,7 +83,7 @@ TEST(CephCluster, AKeyringThatOthersMayReadIsRefused) {
   }
   CHECK(read_ceph_key(keyring(content, 0400), "bed").ok());
   const auto directory = read_ceph_key(root.path(), "bed");
-  STRCMP_CONTAINS("it is no file", said(directory.error()).c_str());
+  STRCMP_CONTAINS("it is not a regular file", said(directory.error()).c_str());
 }
 
 TEST(CephCluster, OneMonitorThatAnswersIsEnough) {
