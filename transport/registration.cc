@@ -82,11 +82,11 @@ uint64_t offset_of(const std::byte* address) noexcept {
 Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segments) noexcept {
   uint64_t bytes = 0;
   for (const SegmentSize& segment : segments) bytes += segment.bytes;
-  Error error =
-      error_while("fitting the pool of %s into what %s takes", format_bytes(bytes).text, kind.name);
+  Error error = error_while("fitting the pool of %s into the limits of %s",
+                            format_bytes(bytes).text, kind.name);
   const char* or_instead = kind.instead[0] == '\0' ? "" : "; or ";
   if (kind.region_bytes_max < kGranuleBytesMin) {
-    error.set_answer("it takes regions of %s, and the pool is cut into no less than %s",
+    error.set_answer("it accepts regions of at most %s, and the pool's regions have at least %s",
                      format_bytes(kind.region_bytes_max).text, format_bytes(kGranuleBytesMin).text);
     return error.set_cure("use another device%s%s", or_instead, kind.instead);
   }
@@ -99,15 +99,15 @@ Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segm
   }
   if (count > kind.region_count_max) {
     char list[160];
-    error.set_answer("%" PRIu64 " regions of at most %s are needed (%s), it takes %" PRIu64, count,
-                     format_bytes(longest).text, list_regions(segments, cut, list, sizeof list),
-                     kind.region_count_max);
-    return error.set_cure("make [pool] bytes smaller or have fewer segments, until %" PRIu64
-                          " regions do (`bedplate plan` shows them)%s%s",
+    error.set_answer("%" PRIu64 " regions of at most %s are needed (%s), it accepts %" PRIu64,
+                     count, format_bytes(longest).text,
+                     list_regions(segments, cut, list, sizeof list), kind.region_count_max);
+    return error.set_cure("make [pool] bytes smaller or use fewer segments, until %" PRIu64
+                          " regions are enough (`bedplate plan` shows them)%s%s",
                           kind.region_count_max, or_instead, kind.instead);
   }
   if (bytes > kind.total_bytes_max) {
-    error.set_answer("%s in %" PRIu64 " regions of at most %s are needed, it takes %s in all",
+    error.set_answer("%s in %" PRIu64 " regions of at most %s are needed, it accepts %s in all",
                      format_bytes(bytes).text, count, format_bytes(longest).text,
                      format_bytes(kind.total_bytes_max).text);
     return error.set_cure("make [pool] bytes at most %" PRIu64

@@ -197,9 +197,9 @@ name = "other"
         with Machine(image.path) as machine:
             machine.expect_ready()
             machine.expect(r"verbs: refusing a connection from 10\.0\.2\.15: its list of peers "
-                           r"does not have this name; ")
+                           r"does not contain this name; ")
             machine.expect(r"verbs: connecting to other at tcp:10\.0\.2\.15:7471: it refuses: its "
-                           r"list of peers does not have this name; ")
+                           r"list of peers does not contain this name; ")
     with Image(tables=tables.replace('interface = "eth0"\nlisten', 'interface = "eth7"\nlisten'),
                pool="64 MiB") as image, Machine(image.path) as machine:
         machine.expect(r"putting the RDMA device rxe0 on eth7: No such device; name an interface "
@@ -337,8 +337,8 @@ def a_serial_port_that_is_not_there_stops_the_boot():
               '[control]\nserial = "/dev/ttyS1"')
     with Image(tables=tables, pool="64 MiB") as image:
         with Machine(image.path, KERNEL=VMLINUX) as machine:
-            machine.expect(r"opening the serial line /dev/ttyS1: Input/output error; no port is "
-                           r"behind it: `dmesg \| grep tty` lists those that there are$")
+            machine.expect(r"opening the serial line /dev/ttyS1: Input/output error; name one "
+                           r"that has a port: `dmesg \| grep tty` lists them$")
             machine.expect_end("guest-shutdown")
 
 

@@ -173,7 +173,7 @@ def answers_that_come_too_late(machine):
         limit_slow(machine, 1)
         seen = len(machine.lines)
         cookies = {client.request(nbd.READ, 4096 * i, 512) for i in range(20)}
-        machine.expect(rf"the NVMe drive {AT['slow']} does not answer a command, nor abort it: it "
+        machine.expect(rf"the NVMe drive {AT['slow']} neither answers a command nor aborts it: it "
                        r"is reset, ", after=seen)
         other.verify("meanwhile")
         errors = {client.reply().error for _ in cookies}  # some answers pass the reset
@@ -336,7 +336,7 @@ def a_reset_with_requests_of_two_shards(machine):
         limit_slow(machine, 1)
         seen = len(machine.lines)
         cookies = [{client.request(nbd.READ, 4096 * i, 512) for i in range(20)} for client in both]
-        machine.expect(rf"the NVMe drive {SHARED['pair']} does not answer a command, nor abort it: "
+        machine.expect(rf"the NVMe drive {SHARED['pair']} neither answers a command nor aborts it: "
                        r"it is reset, ", after=seen)
         other.verify("meanwhile")
         for client, wanted in zip(both, cookies):
@@ -436,10 +436,10 @@ kill -TERM $a; wait $a; echo == ended $?; cat /tmp/a.log
                       append="intel_iommu=on", files=shutil.which("nbdcopy"), seconds=180,
                       qemu=f"{IOMMU.format(bits=48)} {GUEST_DRIVES.format(file=file.name)}")
     guest.expect_exit(0)
-    wanted = [rf"looking at who drives {SECOND}: the kernel's nvme does; echo vfio-pci > ",
+    wanted = [rf"checking who drives {SECOND}: the kernel's nvme does; echo vfio-pci > ",
               r"looking for the PCI device 0000:00:1e\.0: there is none at this address; ",
-              rf"looking at namespace 3 of the NVMe drive {FIRST}: it has no such namespace; ",
-              rf"looking at namespace 2 of the NVMe drive {FIRST}: it has its blocks formatted with "
+              rf"checking namespace 3 of the NVMe drive {FIRST}: it has no such namespace; ",
+              rf"checking namespace 2 of the NVMe drive {FIRST}: it has its blocks formatted with "
               r"metadata; format it without",
               rf"looking at namespace 1 of the NVMe drive {FIRST} for volume disk: it has 16777216 "
               r'bytes, fewer than "bytes"; lower',

@@ -120,8 +120,8 @@ cmp -n {MIB} /dev/zero /dev/nvme1n2; echo == idle $?; umount /mnt; e2fsck -fn /d
     guest.expect_exit(0)
     cure = r"; .*nvme\.poll_queues=N on the kernel's command line"
     guest.expect_refusals([
-        r"opening /dev/nvme0n1 for device of volume disk in \[blockd\]: its drive is not polled: "
-        rf"the driver has no queues for that{cure}",
+        r"opening /dev/nvme0n1 for device of volume disk in \[blockd\]: its drive cannot be "
+        rf"polled: the driver has no poll queues{cure}",
         r"opening /tmp/disk for file of volume disk in \[blockd\]: .*; ", None])
     if len(re.findall(r"^== same 0$", guest.output, re.MULTILINE)) != 6:
         raise Failure(f"what was read is not what was written\n{guest.output}")

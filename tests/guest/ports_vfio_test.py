@@ -390,13 +390,13 @@ look {AT} kernel
 give {EDU_AT}; look {EDU_AT} driver""")
     expect_line(guest, "nobody", rf"^bedplate: looking for the PCI device {NOBODY_AT}: there is none "
                 rf"at this address; there are: .*{AT}.*; correct the address ")
-    expect_line(guest, "unloaded", rf"^bedplate: looking at who drives {AT}: the kernel's e1000e "
+    expect_line(guest, "unloaded", rf"^bedplate: checking who drives {AT}: the kernel's e1000e "
                 r"does, and the kernel has no vfio-pci yet; modprobe vfio-pci; echo vfio-pci > ")
     guest.expect(r"^== after the cure 0$")
-    expect_line(guest, "kernel", rf"^bedplate: looking at who drives {AT}: the kernel's e1000e does; "
+    expect_line(guest, "kernel", rf"^bedplate: checking who drives {AT}: the kernel's e1000e does; "
                 r"echo vfio-pci > ")
     expect_line(guest, "driver", rf"^bedplate: looking for the device {EDU_AT} of the port wan: it "
-                r"is a 1234:11e8, which no driver that is linked in is for; these are: .* e1000 .*; "
+                r"is a 1234:11e8, for which no driver is linked in; linked in are: .* e1000 .*; "
                 r"build with its driver in DRIVERS")
 
 

@@ -33,8 +33,8 @@ SILENT_SECONDS = 3  # in which nothing must happen
 
 # On a busy machine Linux 6.1's Soft RoCE stalls by itself, because it loses its timer. The other
 # end then sees that its peer begins anew.
-STALLED = "its device, or this one, does not end what was posted"
-FOLLOWED = "the peer is gone or begins anew"
+STALLED = "its device, or this one, does not complete posted requests"
+FOLLOWED = "the peer is gone or restarts"
 
 hosts = None
 LISTEN = "tcp:10.0.0.2:7471"
@@ -322,7 +322,7 @@ REFUSALS = {
     # The end of the previous attack may be noticed only here.
     "messages": r"(cutting off|lost the connection to) c at 10\.0\.0\.3: (?!the peer is gone)",
     "window": r"(cutting off|lost the connection to) c at 10\.0\.0\.3: (more than its window|RNR)",
-    "memory": r"lost the connection to c at 10\.0\.0\.3: .*asked for memory that it was not given",
+    "memory": r"lost the connection to c at 10\.0\.0\.3: .*asked for memory that it may not access",
 }
 
 
@@ -377,8 +377,8 @@ def mtu_that_is_smaller_on_the_way():
     hosts.switch.mtu = 1500
     try:
         a, b = start_both()
-        cure = (r"verbs: lost the connection to [ab] at .*: it answers no more .*let the way carry "
-                r"UDP port 4791 with 4096 bytes of data in a packet")
+        cure = (r"verbs: lost the connection to [ab] at .*: it no longer answers .*make the path "
+                r"carry UDP port 4791 with 4096 bytes of data in a packet")
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not any(one.host.count(cure, one.begin) > 0 for one in (a, b)):
             if time.monotonic() > deadline:

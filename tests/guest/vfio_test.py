@@ -105,13 +105,13 @@ def a_device_that_the_kernel_drives_and_the_commands_that_take_it():
     guest = run(f"""look {NIC_AT}
 /edu check /tmp/a.toml 2>&1 | sed -n 's/.* does; //p' > /tmp/cure; sh /tmp/cure
 /edu check /tmp/a.toml; echo == after the cure $?""", modules=f"{MODULES} e1000e")
-    expect_look(guest, rf"^bedplate: looking at who drives {NIC_AT}: the kernel's e1000e does; ")
+    expect_look(guest, rf"^bedplate: checking who drives {NIC_AT}: the kernel's e1000e does; ")
     guest.expect(r"^== after the cure 0$")
 
 
 def an_iommu_of_39_bits():
     expect_look(run(f"give {EDU_AT}; look {EDU_AT}", bits=39),
-                r"^bedplate: comparing the pool's addresses, .*: it takes 39 bits of address, 45 "
+                r"^bedplate: comparing the pool's addresses, .*: it accepts 39 address bits, 45 "
                 r"are needed; give the virtual machine an IOMMU of 48 bits ")
 
 
@@ -150,8 +150,8 @@ def a_machine_without_an_iommu():
 def an_iommu_that_does_not_remap_interrupts():
     expect_look(run(f"give {EDU_AT}; look {EDU_AT}",
                     iommu=IOMMU.replace("intremap=on", "intremap=off")),
-                r"^bedplate: having IOMMU group \d+ translated: Operation not permitted; turn "
-                r"interrupt remapping on ")
+                r"^bedplate: turning on translation for IOMMU group \d+: Operation not permitted; "
+                r"turn interrupt remapping on ")
 
 
 def without_the_modules_their_names_are_said():

@@ -193,7 +193,7 @@ def a_counters_file_that_is_cut_is_named(box):
     os.truncate(path, 0)
     expect(journal.process.wait(BOUND_SECONDS), -signal.SIGBUS, "how it ends")
     expect_in(f"using the file {path}, which is mapped at ", journal.log(), "its log")
-    expect_in(": another process has cut it short; see which one", journal.log(), "its log")
+    expect_in(": another process has truncated it; find which one", journal.log(), "its log")
     for command in ("stats", "top", "trace"):
         words = [command, "--once"] if command == "top" else [command]
         said = box.run(JOURNAL, *words, "--from", path, expect_code=1)
@@ -212,8 +212,8 @@ def what_hangs_is_named_and_left(box, sockets, action):
         journal.say(action)
         wait_for(file.is_asked, "the request")
         journal.stop(1)
-        expect_in("stopping: the kernel has not ended 1 of the operations on the file journal.log "
-                  "within 1 s", journal.log(), "its log")
+        expect_in("stopping: the kernel has not completed 1 of the operations on the file "
+                  "journal.log within 1 s", journal.log(), "its log")
         expect(journal.log().count("not drained"), 0, "complaints about the drain")
 
 
@@ -227,7 +227,7 @@ def what_blocks_its_shard_is_named_and_counted(box, sockets):
     expect_true(journal.shard()["stall_longest_ns"] >= 500_000_000, "the longest of them is told")
     told = wait_for(lambda: [line for line in journal.log().splitlines() if "stall_ms" in line],
                     "the log's line about the stall")
-    expect_in("journal", told[0].partition("work had: ")[2], "those that the line names")
+    expect_in("journal", told[0].partition("with work: ")[2], "those that the line names")
     journal.stop(0)
 
 

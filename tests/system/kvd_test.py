@@ -204,7 +204,7 @@ def what_speaks_http_is_closed(box, sockets, way):
     expect(Client(box, appliance).get(b"fromweb"), None, "what its body wanted to store")
     expect(appliance.counter("connections_foreign"), 1, "the count")
     log = appliance.log_text()
-    expect_in("was closed: it speaks HTTP, of which nothing was obeyed", log, "the log")
+    expect_in("was disconnected: it speaks HTTP, and nothing of it was executed", log, "the log")
     expect(log.count("it speaks HTTP"), 1, "lines in it")
     appliance.stop()
 

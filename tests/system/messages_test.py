@@ -78,7 +78,7 @@ def a_process_that_starts_anew_waits_for_its_place(box, language):
     wait_for_line(appliance, "of main, joined")
     again = ([C_PEER, socket, "ann", "bob"] if language == "c" else [CPP_PEER, socket, "ann"])
     second = box.spawn(again, "second.log")
-    wait_for_line(appliance, "all 1 that were planned are taken, 0 of them by processes that died")
+    wait_for_line(appliance, "all 1 planned slots are in use, 0 of them by processes that died")
     expect(second.poll(), None, "the second's exit code while the first lives")
     first.kill()
     wait_for_line(appliance, "of main, joined", 2)
@@ -106,7 +106,7 @@ def single_copy_is_what_the_owner_configured_or_less(box):
     configuration["process"].append({"name": "stranger", "user": "root", "trusted": False})
     configuration["messages"] = {"single_copy": ["knem", "cma"]}
     appliance = box.appliance(configuration)
-    if "single copy by cma: taken" not in appliance.log_text():
+    if "single copy by cma: chosen" not in appliance.log_text():
         raise Skip("cma does not work here, or knem does")
     for kinds, taken in (((), "cma"), (("xpmem", "cma"), "cma"), (("knem",), "none"),
                          (("none",), "none")):
@@ -186,7 +186,7 @@ def who_may_not_join_is_told_why(box, program):
     ann = start(box, appliance, program, "ann", "bob")
     expect(ann.wait(BOUND_SECONDS), 1, "ann's exit code")
     said = read_text(box.path("ann.log"))
-    expect_in("joining the pool as ann: user 0 may not, user 65534 may; start it", said, "ann")
+    expect_in("joining the pool as ann: user 0 may not join, user 65534 may; start it", said, "ann")
     wait_for_line(appliance, "user 0 may not")
     appliance.stop()  # a refusal does not stop the appliance
 

@@ -136,7 +136,7 @@ def what_cannot_be_is_refused_with_the_cure(box):
         (["put", "--events", address], "reading --events: the target of a put gets no event"),
         (["put", "somewhere"], "reading the address somewhere: "),
         (["put", "unix:"], 'reading the address unix:: "unix:" is not a listen address'),
-        (["put", "tcp:here:7471"], "the address is not a numeric one; write tcp:ADDRESS:PORT, "
+        (["put", "tcp:here:7471"], "the address is not numeric; write tcp:ADDRESS:PORT, "
                                    "numeric, for verbs, or unix:PATH for shared memory"),
         (["put", "activation:"], "no service manager passes sockets here; write tcp:"),
         (["put", "--device", "rxe0", address], "it is shared memory, which takes no RDMA device; "

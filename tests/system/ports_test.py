@@ -249,7 +249,7 @@ def what_stands_against_a_port_is_one_line_with_its_cure(box):
                    expect_code=None)
     expect_true(done.returncode != 0, "check refuses")
     expect_in("looking for the device af_packet:nosuchif of the port wan: there is no such network "
-              "interface; ip link lists", done.stderr, "the report")
+              "interface; name one that `ip link` lists", done.stderr, "the report")
     expect_in("looking for the PCI device ffff:ff:1f.7: there is none at this address", done.stderr,
               "the report")
 

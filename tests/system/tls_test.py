@@ -136,7 +136,7 @@ def another_key_is_refused(box):
     secret(box, "mallory.psk", KEY_LINE.replace("alice", "mallory"))
     box.run("nbdinfo", key_uri(appliance, "mallory", "mallory.psk"), expect_code=1)
     wait_for(lambda: counted(appliance, "tls_failed_credentials") == 2, "both to be counted")
-    expect_in("[blockd]: TLS with a client has failed", appliance.log_text(), "the log")
+    expect_in("[blockd]: TLS with a client failed", appliance.log_text(), "the log")
     box.run("nbdinfo", key_uri(appliance))
     appliance.stop()
 
@@ -301,5 +301,5 @@ def what_is_wrong_is_told_before_anything_is_served(box):
     said = box.bedplate("run", file, expect_code=1).stderr
     expect_in("reading the private key", said, "what is said")
     expect_in("it is not the key of the certificate", said, "what is said")
-    expect_in("others than its owner can read or write it (mode 0644); chmod 600", said,
+    expect_in("users other than its owner can read or write it (mode 0644); chmod 600", said,
               "what is said")

@@ -170,7 +170,7 @@ def what_the_control_socket_answers_is_shown_as_what_the_file_says(box):
     last = json.loads(told[-1])["appliances"][0]
     expect_in(socket, last["error"], "what it says of one that has gone")
     done = box.bedplate("top", "--once", "--socket", socket, expect_code=1)
-    expect_in("is somebody listening there", done.stderr, "what to do")
+    expect_in("check that a server listens there", done.stderr, "what to do")
     for words in (["test"], ["--from", socket]):
         box.bedplate("top", "--socket", socket, *words, expect_code=2)
 

@@ -315,9 +315,10 @@ TEST(KeyTable, RegionsOfAnySizeEndWhereAGranuleEnds) {
 TEST(KeyTable, ADeviceOfTooSmallRegionsIsRefused) {
   pretend("one", kPage);
   device.limits.region_bytes_max = kMiB - 1;
-  check_refusal("fitting the pool of 4 KiB into what fake takes",
-                "it takes regions of 1048575 bytes, and the pool is cut into no less than 1 MiB",
-                "use another device");
+  check_refusal(
+      "fitting the pool of 4 KiB into the limits of fake",
+      "it accepts regions of at most 1048575 bytes, and the pool's regions have at least 1 MiB",
+      "use another device");
 }
 
 TEST(KeyTable, ADeviceOfTooFewRegionsIsRefusedWithTheSum) {
@@ -326,11 +327,12 @@ TEST(KeyTable, ADeviceOfTooFewRegionsIsRefusedWithTheSum) {
   pretend("boot", 16 * kMiB);
   pretend("volume:ram0", kGiB);
   pretend("heap", 2 * kGiB + kPage);
-  check_refusal("fitting the pool of 3162116 KiB into what fake takes",
-                "5 regions of at most 1 GiB are needed (boot 1 + volume:ram0 1 + heap 3), it takes "
-                "4",
-                "make [pool] bytes smaller or have fewer segments, until 4 regions do (`bedplate "
-                "plan` shows them)");
+  check_refusal(
+      "fitting the pool of 3162116 KiB into the limits of fake",
+      "5 regions of at most 1 GiB are needed (boot 1 + volume:ram0 1 + heap 3), it accepts "
+      "4",
+      "make [pool] bytes smaller or use fewer segments, until 4 regions are enough (`bedplate "
+      "plan` shows them)");
   device.limits.region_count_max = 5;
   create();
   LONGS_EQUAL(5, device.regions.size());
@@ -341,8 +343,8 @@ TEST(KeyTable, ADeviceOfTooFewBytesIsRefusedWithTheSum) {
   device.limits.instead = "set [fake] enabled = false";
   pretend("boot", kPage);
   Segment& heap = pretend("heap", 48 * kGiB);
-  check_refusal("fitting the pool of 50331652 KiB into what fake takes",
-                "50331652 KiB in 2 regions of at most 48 GiB are needed, it takes 48 GiB in all",
+  check_refusal("fitting the pool of 50331652 KiB into the limits of fake",
+                "50331652 KiB in 2 regions of at most 48 GiB are needed, it accepts 48 GiB in all",
                 "make [pool] bytes at most 51539607552 (`bedplate plan` shows who needs what); or "
                 "set [fake] enabled = false");
   heap.bytes -= kPage;
@@ -358,7 +360,7 @@ TEST(KeyTable, ALongSumIsCutAndStillAddsUp) {
   const Result<void> refused = check_fit(narrow, segments);
   CHECK(!refused.ok());
   STRCMP_EQUAL("2080 regions of at most 1 GiB are needed (heap 2000 + a volume with a rather long "
-               "name 2 + a volume with a rather long name 2 + 76 in 38 more segments), it takes "
+               "name 2 + a volume with a rather long name 2 + 76 in 38 more segments), it accepts "
                "2048",
                refused.error().answer);
 }

@@ -62,9 +62,9 @@ bool Files::close(uint64_t patience_ns) noexcept {
   }
   for (const File& file : files_) {
     if (file.in_flight_count_ == 0) continue;
-    BP_LOG_ERROR("stopping: the kernel has not ended %u of the operations on the file %s within "
-                 "%s; they are left to the end of the process; see what its disk or file system "
-                 "waits for (dmesg)",
+    BP_LOG_ERROR("stopping: the kernel has not completed %u of the operations on the file %s "
+                 "within %s; they stay open until the process ends; find what its disk or file "
+                 "system waits for (dmesg)",
                  file.in_flight_count_, file.name().c_str(), format_rounded_ns(patience_ns).text);
   }
   // Each backend is told only of its own operations: a thread that is left running would use

@@ -41,7 +41,7 @@ struct QueueNumbers {
   }
 };
 
-Error not_polled() { return error_while("looking whether it can be polled"); }
+Error not_polled() { return error_while("checking whether it can be polled"); }
 
 }  // namespace
 
@@ -50,31 +50,31 @@ Result<PolledLimits> polled_limits_of(dev_t number, bool has_file_system, const 
                              std::to_string(minor(number));
   if (access(device.c_str(), F_OK) != 0) {
     return not_polled()
-        .set_answer("it lies on no block device of its own")
-        .set_cure("name a drive or a partition, or a file on one's ext4 or xfs; or %s", kWithout);
+        .set_answer("it is not on a block device of its own")
+        .set_cure("name a drive or a partition, or a file in ext4 or xfs on one; or %s", kWithout);
   }
   // A partition's folder lies within its drive's.
   const bool is_partition = access((device + "/partition").c_str(), F_OK) == 0;
   const std::string drive = is_partition ? device + "/.." : device;
   if (has_entries(drive + "/slaves")) {
     return not_polled()
-        .set_answer("its device is made of others (dm, md), which split requests by themselves")
-        .set_cure("name one of these, or %s", kWithout);
+        .set_answer("its device combines others (dm, md) and splits requests itself")
+        .set_cure("name one of those devices, or %s", kWithout);
   }
   const QueueNumbers queue = {drive + "/queue/"};
   if (queue.read("io_poll", 0) != 1) {
     return not_polled()
-        .set_answer("its drive is not polled: the driver has no queues for that")
-        .set_cure("of NVMe: nvme.poll_queues=N on the kernel's command line, or options nvme "
-                  "poll_queues=N in /etc/modprobe.d, N the number of shards; or %s",
+        .set_answer("its drive cannot be polled: the driver has no poll queues")
+        .set_cure("for NVMe: set nvme.poll_queues=N on the kernel's command line, or options nvme "
+                  "poll_queues=N in /etc/modprobe.d, with N the number of shards; or %s",
                   kWithout);
   }
   PolledLimits limits;
   limits.chunk_bytes = queue.read("chunk_sectors", 0) * kSysfsSectorBytes;
   if (limits.chunk_bytes != 0 && has_file_system) {
     return not_polled()
-        .set_answer("no request may cross a boundary on its drive (queue/chunk_sectors), and "
-                    "where the file lies is not known")
+        .set_answer("no request may cross a boundary on its drive (queue/chunk_sectors), and the "
+                    "position of the file is not known")
         .set_cure("name the drive or a partition as \"device\", or %s", kWithout);
   }
   // If a request begins or ends within a physical block, the kernel may split it one block earlier.
@@ -90,7 +90,7 @@ Result<PolledLimits> polled_limits_of(dev_t number, bool has_file_system, const 
   if (queue.read("max_segment_size", kGiB) < PolledLimits::kPageBytes) limits.page_count_max = 0;
   if (limits.bytes_max < logical_bytes || limits.page_count_max == 0) {
     return not_polled()
-        .set_answer("its drive takes less at once than a request of one page")
+        .set_answer("its drive does not accept a request of one page")
         .set_cure("%s", kWithout);
   }
   if (is_partition) {
@@ -113,8 +113,8 @@ Result<PolledLimits> polled_limits_of_file(int fd) {
                             (attributes.fsx_xflags & FS_XFLAG_REALTIME) != 0;
   if ((magic != EXT4_SUPER_MAGIC && magic != kXfsMagic) || is_elsewhere) {
     return not_polled()
-        .set_answer("files are polled on ext4 and xfs, where they lie on one drive; this is on "
-                    "another file system")
+        .set_answer("only files of ext4 and xfs on one drive can be polled; this one is on another "
+                    "file system")
         .set_cure("put it on one of these, or name a drive as \"device\"; or %s", kWithout);
   }
   return polled_limits_of(status.st_dev, true);

@@ -49,7 +49,7 @@ void StallWatch::refresh_lost(uint64_t now_ns) noexcept {
 void StallWatch::tell_lost(uint64_t waited_ns, uint64_t still_ns) noexcept {
   if (still_ns > waited_ns) {
     counters_->standstills.add(1);
-    if (!standstill_limit_.try_pass("times in which the process stood still")) return;
+    if (!standstill_limit_.try_pass("standstills of the process")) return;
     BP_LOG_WARNING("the whole process stood still for %llu ms: it was stopped by a signal or a "
                    "debugger, or its control group was frozen or had used up its quota (cpu.max)",
                    static_cast<unsigned long long>(still_ns / kNsPerMs));
@@ -82,12 +82,12 @@ bool StallWatch::note(uint64_t took_ns, uint64_t now_ns, const char* name,
   timing_until_ns_ = now_ns + kTimingNs;
   if (!stall_limit_.try_pass("stalls of an event loop")) return true;
   if (name != nullptr) {
-    BP_LOG_WARNING("%s kept its event loop for %llu ms, %llu of them without a core (stall_ms is "
-                   "%llu)",
-                   name, took_ms, waited_ms, limit_ms);
+    BP_LOG_WARNING(
+        "%s occupied its event loop for %llu ms, %llu of them without a core (stall_ms is %llu)",
+        name, took_ms, waited_ms, limit_ms);
   } else {
-    BP_LOG_WARNING("an event loop was kept for %llu ms, %llu of them without a core (stall_ms is "
-                   "%llu); work had: %s; each is timed for the next %u s",
+    BP_LOG_WARNING("an event loop was occupied for %llu ms, %llu of them without a core (stall_ms "
+                   "is %llu); with work: %s; each is timed for the next %u s",
                    took_ms, waited_ms, limit_ms, had_work,
                    static_cast<unsigned>(kTimingNs / kNsPerSecond));
   }

@@ -38,8 +38,9 @@ Result<std::unique_ptr<JoinedProcess>> JoinedProcess::join(const JoinedProcessOp
   // Segment 0 is this process's own; joined segments come after it.
   heap_create();
   boot_segment();
-  BP_TRY(refuse_added_heap("joining a pool", "have the owner give it more instead: heap_bytes in "
-                                             "its [[process]]"));
+  BP_TRY(refuse_added_heap(
+      "joining a pool",
+      "raise heap_bytes in its [[process]] of the owner's configuration instead"));
   auto joined = JoinedPool::join(options.join);
   if (!joined.ok()) return joined.error();
   std::unique_ptr<JoinedProcess> process(new (std::nothrow) JoinedProcess(joined.take()));
@@ -110,7 +111,7 @@ Result<void> JoinedProcess::take_heap() noexcept {
       error_while("handing %s of %s to the heap", format_bytes(heap->bytes).text, heap->owner.text);
   const uint64_t bytes = heap->bytes / kHeapGranularityBytes * kHeapGranularityBytes;
   if (bytes < kHeapBytesMin) {
-    return error.set_answer("a heap takes at least %s", format_bytes(kHeapBytesMin).text)
+    return error.set_answer("a heap needs at least %s", format_bytes(kHeapBytesMin).text)
         .set_cure("raise heap_bytes in the [[process]] of the owner's configuration");
   }
   if (!add_heap_memory(heap->memory().first(bytes))) {

@@ -13,11 +13,12 @@ Result<AmId> MessageNames::add(std::string_view name) {
   }
   if (find(name)) {
     error.set_answer("it has one already");
-    return error.set_cure("add each name once: a service's are headed by its own, \"cache.get\"");
+    return error.set_cure(
+        "add each name once, and begin it with the name of its service: \"cache.get\"");
   }
   if (names_.size() == size_t{kAskNumberAm} - kFirstNamedAm) {
-    error.set_answer("all %zu are taken", names_.size());
-    return error.set_cure("tell messages of one service apart by their first bytes");
+    error.set_answer("all %zu are in use", names_.size());
+    return error.set_cure("distinguish messages of one service by their first bytes");
   }
   names_.emplace_back(name);
   return static_cast<AmId>(kFirstNamedAm + names_.size() - 1);

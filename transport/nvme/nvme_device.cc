@@ -55,10 +55,10 @@ Result<void> NvmeDevice::open(Fd device, const std::string& address,
   config_offset_ = config.offset;
   is_good = is_good && read_config(PCI_CLASS_REVISION, &class_word, sizeof class_word);
   if (is_good && class_word >> 8 != kClassNvme) {
-    Error error = error_while("looking at the PCI device %s", address.c_str())
-                      .set_answer("it is no NVMe drive: its class is %06x", class_word >> 8);
+    Error error = error_while("checking the PCI device %s", address.c_str())
+                      .set_answer("it is not an NVMe drive: its class is %06x", class_word >> 8);
     close();
-    return error.set_cure("name one (lspci -D says which: Non-Volatile memory controller)");
+    return error.set_cure("name one (lspci -D lists them: Non-Volatile memory controller)");
   }
   request_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   is_good =
@@ -73,7 +73,7 @@ Result<void> NvmeDevice::open(Fd device, const std::string& address,
                                          "interrupts",
                                          address.c_str());
     close();
-    return Error(error).set_cure("the kernel's own messages may say more");
+    return Error(error).set_cure("see the kernel's log for more (dmesg)");
   }
   // Kernels before 4.0 have no such interrupt.
   (void)set_events(VFIO_PCI_REQ_IRQ_INDEX, {request_.number()});

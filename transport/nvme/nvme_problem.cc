@@ -13,31 +13,31 @@ struct Words {
 };
 
 constexpr char kBroken[] = "the drive is broken, or not seated well: try another one";
-constexpr char kOther[] = "name another drive; this one the kernel's driver may know";
+constexpr char kOther[] = "name another drive; the kernel's driver may support this one";
 
 constexpr Words kWords[] = {
     {"nothing is wrong", ""},
-    {"is not there any more: its registers read as all ones", kBroken},
+    {"is gone: its registers read as all ones", kBroken},
     {"was taken back by the kernel", "give it to vfio-pci again"},
     {"does not stop", kBroken},
     {"does not become ready", kBroken},
-    {"says that it has failed", kBroken},
+    {"reports that it has failed", kBroken},
     {"does not answer an admin command", kBroken},
-    {"does not answer a command, nor abort it", "raise nvme_timeout_ms if the drive is only slow"},
+    {"neither answers a command nor aborts it", "raise nvme_timeout_ms if the drive is only slow"},
     {"refuses an admin command", kOther},
-    {"has no commands for blocks", kOther},
-    {"takes no pages of 4 KiB", kOther},
-    {"gives no I/O queue", kOther},
+    {"does not support the commands for blocks", kOther},
+    {"does not support pages of 4 KiB", kOther},
+    {"grants no I/O queue", kOther},
     {"grants fewer I/O queues than before", "start the appliance again"},
     {"has no volatile write cache", "leave nvme_write_cache out"},
     {"has no such namespace", "name one that it has in nvme_namespace (nvme list-ns, while the "
                               "kernel's driver has the drive)"},
     {"has its blocks formatted with metadata", "format it without, which erases it: nvme format "
                                                "--lbaf=N, while the kernel's driver has the drive"},
-    {"has blocks of neither 512 nor up to 4096 bytes",
+    {"has blocks of less than 512 or more than 4096 bytes",
      "format it with blocks of 512 or 4096 bytes, "
      "which erases it: nvme format --lbaf=N"},
-    {"is another than it was: smaller, of other blocks, or of smaller transfers",
+    {"has changed: it is smaller, or has other blocks or smaller transfers",
      "start the appliance again"},
 };
 static_assert(std::size(kWords) == static_cast<size_t>(NvmeProblem::kCount));
@@ -55,7 +55,7 @@ Error error_of(NvmeProblem problem, uint32_t detail, const std::string& address)
   const Words& words = words_of(problem);
   Error error;
   if (problem >= NvmeProblem::kMissingNamespace) {
-    error.set_doing("looking at namespace %u of the NVMe drive %s", detail, address.c_str());
+    error.set_doing("checking namespace %u of the NVMe drive %s", detail, address.c_str());
   } else {
     error.set_doing("starting the NVMe drive %s", address.c_str());
   }

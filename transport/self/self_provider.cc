@@ -36,12 +36,12 @@ Result<Endpoint*> SelfProvider::connect(const PeerAddress& peer) {
   Error error;
   if (is_by_name) {
     error.set_doing("connecting to %s", peer.name);
-    error.set_answer("this is %s", own_name_ != nullptr ? own_name_ : "without a name");
+    error.set_answer("this is %s", own_name_ != nullptr ? own_name_ : "a process without a name");
   } else {
     error.set_doing("connecting to member %u", peer.member);
     error.set_answer("this is member %u", member_);
   }
-  return error.set_cure("add a provider that leads there");
+  return error.set_cure("add a provider that reaches it");
 }
 
 bool SelfProvider::is_valid() const noexcept {

@@ -43,8 +43,8 @@ Result<void> CmaCopy::create() noexcept {
   const bool is_missing = errno == ENOSYS;
   Error error = error_from_errno("copying within this process with process_vm_readv");
   if (is_missing) {
-    error.set_cure("this kernel lacks CONFIG_CROSS_MEMORY_ATTACH, or a seccomp filter hides it: "
-                   "take one that has it");
+    error.set_cure(
+        "use a kernel with CONFIG_CROSS_MEMORY_ATTACH, and no seccomp filter that hides it");
   } else {
     error.set_cure("a seccomp filter, as containers have, forbids it: allow process_vm_readv and "
                    "process_vm_writev (docker: --cap-add SYS_PTRACE)");
@@ -73,9 +73,9 @@ void CmaCopy::explain(const SingleCopyPeer& peer, int error_number, Error& error
                    "one CAP_SYS_PTRACE",
                    geteuid(), *user);
   } else if (user != owner_of(peer.pid, "/mem")) {
-    error.set_cure("the process is not dumpable, as one that changed its user or was given "
-                   "capabilities: let it call prctl(PR_SET_DUMPABLE, 1) afterwards, or give this "
-                   "one CAP_SYS_PTRACE");
+    error.set_cure(
+        "the process is not dumpable, as after a change of its user or capabilities: let it call "
+        "prctl(PR_SET_DUMPABLE, 1) afterwards, or give this one CAP_SYS_PTRACE");
   } else if (scope == 1) {
     error.set_cure("kernel.yama.ptrace_scope is 1 and the process did not allow this one "
                    "(PR_SET_PTRACER, by allow_peer): sysctl kernel.yama.ptrace_scope=0, or give "
@@ -83,7 +83,7 @@ void CmaCopy::explain(const SingleCopyPeer& peer, int error_number, Error& error
   } else if (scope > 1) {
     error.set_cure("kernel.yama.ptrace_scope is %llu: %s", static_cast<unsigned long long>(scope),
                    scope == 2 ? "give this process CAP_SYS_PTRACE, or set it to 0 or 1"
-                              : "nobody may, until the machine starts with another value");
+                              : "no process may, until the machine starts with another value");
   } else {
     error.set_cure("the process has capabilities that this one lacks, or a security module (a "
                    "container's, AppArmor, SELinux) forbids it: run both alike, or give this one "
@@ -96,7 +96,7 @@ Result<void> allow_peer(pid_t pid) noexcept {
   if (prctl(PR_SET_PTRACER, who, 0, 0, 0) == 0) return {};
   if (errno == EINVAL && access(kYamaScope, F_OK) != 0) return {};  // the kernel has no Yama
   Error error = error_from_errno("allowing process %d to copy from this one", pid);
-  error.set_cure("there must be a process of that id");
+  error.set_cure("name a process that exists");
   return error;
 }
 

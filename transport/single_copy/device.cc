@@ -12,13 +12,12 @@ Result<Fd> open_module_device(const char* path, const char* module) noexcept {
   const int number = errno;
   Error error = error_from_errno("opening %s", path);
   if (number == ENOENT || number == ENXIO || number == ENODEV) {
-    error.set_cure("load the module: modprobe %s (no distribution of Debian has it: "
-                   "docs/single_copy.md)",
+    error.set_cure("load the module: modprobe %s (Debian does not package it: docs/single_copy.md)",
                    module);
   } else if (number == EACCES || number == EPERM) {
-    error.set_cure("let this user open it: chmod 666 %s, better by a rule of udev; a container "
-                   "must be given the device",
-                   path);
+    error.set_cure(
+        "let this user open it: chmod 666 %s, better by a udev rule; give a container the device",
+        path);
   }
   return error;
 }
@@ -26,7 +25,7 @@ Result<Fd> open_module_device(const char* path, const char* module) noexcept {
 Error error_of_other_device(const char* path, const char* module, int error_number) noexcept {
   return error_while("asking %s for its version", path)
       .set_answer_errno(error_number)
-      .set_cure("something else lies there: remove it and load the module (modprobe %s)", module);
+      .set_cure("remove what is there, and load the module (modprobe %s)", module);
 }
 
 }  // namespace bedplate

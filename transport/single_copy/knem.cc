@@ -21,7 +21,7 @@ Result<void> KnemCopy::create(const char* path) noexcept {
   }
   if (info.abi != knem::kAbi) {
     return error_while("asking %s for its version", path)
-        .set_answer("it is 0x%x, this program speaks 0x%x", info.abi, knem::kAbi)
+        .set_answer("it is 0x%x, this program uses 0x%x", info.abi, knem::kAbi)
         .set_cure("load knem 1.1.2 or later");
   }
   return {};
@@ -38,7 +38,7 @@ Result<ExposedRange> KnemCopy::expose(void* memory, uint64_t bytes, bool is_writ
     const int number = errno;
     Error error = error_from_errno("declaring %llu bytes at %p to knem",
                                    static_cast<unsigned long long>(bytes), memory);
-    if (number == EFAULT) error.set_cure("all of it must be mapped, and writable if peers write");
+    if (number == EFAULT) error.set_cure("map all of it, writable if peers write");
     return error;
   }
   return ExposedRange{
@@ -59,9 +59,9 @@ Result<PeerWay*> KnemCopy::make_way(const SingleCopyPeer& peer, uint64_t,
 void KnemCopy::explain(const SingleCopyPeer&, int error_number, Error& error) const noexcept {
   error.set_answer_errno(error_number);
   if (error_number == EACCES) {
-    error.set_cure("knem lets a process of the same user only: run both as one user");
+    error.set_cure("run both as one user: knem allows only processes of the same user");
   } else if (error_number == EINVAL) {
-    error.set_cure("the process declared no region of that cookie: it must use knem as well");
+    error.set_cure("the process declared no region with that cookie: it must use knem as well");
   }
 }
 

@@ -96,7 +96,7 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
   memory.close();
   switch (outcome.end) {
     case CopyEnd::kDone:
-      error.set_answer("it does not hold what the card says");
+      error.set_answer("its memory does not match the card");
       error.set_cure("the process that sent the card must have this id here: run both in one pid "
                      "namespace");
       break;
@@ -128,7 +128,7 @@ SingleCopyChoice choose_single_copy(std::span<const SingleCopyKind> order,
     BP_ASSERT(std::count(order.begin(), order.end(), kind) == 1);
     Error& why_not = choice.why_not[static_cast<unsigned>(kind)];
     if (choice.taken != nullptr) {
-      why_not.set_doing("not tried: %s was taken before it", choice.taken->name());
+      why_not.set_doing("not tried: %s was chosen before it", choice.taken->name());
       continue;
     }
     Result<std::unique_ptr<SingleCopy>> opened = open_single_copy(kind, devices);
@@ -145,7 +145,7 @@ SingleCopyChoice choose_single_copy(std::span<const SingleCopyKind> order,
 const char* SingleCopyChoice::line(SingleCopyKind kind, char* text,
                                    unsigned text_bytes) const noexcept {
   if (taken != nullptr && taken->kind() == kind) {
-    std::snprintf(text, text_bytes, "%s: taken", to_text(kind));
+    std::snprintf(text, text_bytes, "%s: chosen", to_text(kind));
     return text;
   }
   const int begin = std::snprintf(text, text_bytes, "%s: ", to_text(kind));

@@ -170,7 +170,7 @@ struct SingleCopyChoice {
   Error why_not[kSingleCopyKindCount];  // by kind; empty for the taken one
 
   // Writes the line for the log into `text`, always terminated: "xpmem: opening /dev/xpmem: No
-  // such file or directory; load the module: ...", or "cma: taken". Returns `text`.
+  // such file or directory; load the module: ...", or "cma: chosen". Returns `text`.
   const char* line(SingleCopyKind kind, char* text, unsigned text_bytes) const noexcept;
 };
 

@@ -47,7 +47,7 @@ Result<void> XpmemCopy::create(const char* path) noexcept {
   opened_by = getpid();
   if (((version >> 16) & 0xfff) != xpmem::kVersionMajor) {
     return error_while("asking %s for its version", path)
-        .set_answer("it is 0x%x, of which this program knows nothing",
+        .set_answer("it is 0x%x, which this program does not support",
                     static_cast<unsigned>(version))
         .set_cure("load xpmem 2.6");
   }
@@ -88,11 +88,11 @@ Result<PeerWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
 void XpmemCopy::explain(const SingleCopyPeer&, int error_number, Error& error) const noexcept {
   error.set_answer_errno(error_number);
   if (error_number == EACCES) {
-    error.set_cure("xpmem lets a process of the same user only: run both as one user, or give "
-                   "this one CAP_IPC_OWNER");
+    error.set_cure("run both as one user, or give this one CAP_IPC_OWNER: xpmem allows only "
+                   "processes of the same user");
   } else if (error_number == ENOENT || error_number == EINVAL) {
-    error.set_cure("the process has ended, or it made no segment of that number: it must use xpmem "
-                   "as well, in the same pid namespace");
+    error.set_cure("the process has ended, or it made no segment with that number: it must use "
+                   "xpmem as well, in the same pid namespace");
   }
 }
 

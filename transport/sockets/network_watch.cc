@@ -28,8 +28,8 @@ Result<void> NetworkWatch::create() noexcept {
   name.nl_groups = kNews;
   if (!news.is_open() ||
       bind(news.number(), reinterpret_cast<sockaddr*>(&name), sizeof name) != 0) {
-    return error_from_errno("listening to what changes in the network")
-        .set_cure("let this process have sockets of AF_NETLINK");
+    return error_from_errno("listening for network changes")
+        .set_cure("allow this process AF_NETLINK sockets");
   }
   news_ = std::move(news);
   return {};

@@ -59,10 +59,10 @@ Result<SocketAddress> parse_tcp(std::string_view text, std::string_view rest) {
   in6_addr binary{};  // large enough for both families
   const int family = address.kind == SocketAddress::Kind::kTcp6 ? AF_INET6 : AF_INET;
   if (inet_pton(family, address.host.c_str(), &binary) != 1) {
-    return bad_address(text, "the address is not a numeric one");
+    return bad_address(text, "the address is not numeric");
   }
   if (family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&binary)) {
-    return bad_address(text, "an IPv6 socket here takes no IPv4; write the IPv4 address as it is");
+    return bad_address(text, "an IPv6 socket accepts no IPv4; write the plain IPv4 address");
   }
   return address;
 }
@@ -152,7 +152,7 @@ Result<SocketAddress> parse_socket_address(std::string_view text) {
     address.kind = SocketAddress::Kind::kActivation;
     return address;
   }
-  return bad_address(text, "it begins with no known kind");
+  return bad_address(text, "it does not begin with a known kind");
 }
 
 void remove_stale_socket(const std::string& path, int type) noexcept {
@@ -203,10 +203,10 @@ Result<Fd> start_connecting(const SocketAddress& address) {
   }
   if (address.kind == SocketAddress::Kind::kUnix) {
     return error_from_errno("connecting to %s", address.path.c_str())
-        .set_cure("is somebody listening there, and may this user connect?");
+        .set_cure("check that a server listens there, and that this user may connect");
   }
   return error_from_errno("connecting to %s, port %u", address.host.c_str(), address.port)
-      .set_cure("is somebody listening there, and is there a route to it?");
+      .set_cure("check that a server listens there, and that there is a route to it");
 }
 
 bool is_local_socket(int fd) noexcept {

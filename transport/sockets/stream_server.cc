@@ -148,7 +148,7 @@ void StreamServer::tell_foreign(const Connection& connection) noexcept {
   options_.counters->connections_foreign.add(1);
   if (!log_limit_.try_pass(options_.name)) return;
   char peer[256];
-  BP_LOG_WARNING("%s: the client %s was closed: it speaks %s, of which nothing was obeyed",
+  BP_LOG_WARNING("%s: the client %s was disconnected: it speaks %s, and nothing of it was executed",
                  options_.name, describe_connection(connection.socket.fd, peer, sizeof peer),
                  connection.session->foreign());
 }

@@ -111,7 +111,7 @@ std::vector<Certificate> certificates_of(const SecretText& text, SecretFile& fil
     file.refuse_parsed(cure);
   } else if (!is_end) {
     take_tls_error();
-    file.refuse("a certificate in it cannot be read", "take that one out, or renew it");
+    file.refuse("a certificate in it cannot be read", "remove that one, or renew it");
     all.clear();
   }
   take_tls_error();
@@ -214,7 +214,10 @@ void TlsCredentials::load_certificate(const TlsFiles& files, const char* where,
   for (size_t i = 1; i < chain.size(); ++i) {
     is_taken = is_taken && SSL_CTX_add1_chain_cert(context_, chain[i].get()) == 1;
   }
-  if (!is_taken) certificate_file.refuse_parsed("name one with a key of 2048 bits or a curve");
+  if (!is_taken) {
+    certificate_file.refuse_parsed(
+        "name one with an RSA key of at least 2048 bits, or an elliptic curve");
+  }
 }
 
 void TlsCredentials::load_authorities(const TlsFiles& files, const char* where,
@@ -257,14 +260,16 @@ void TlsCredentials::load_shared_keys(const TlsFiles& files, const char* where,
 // Returns the line's fault, or nullptr.
 const char* TlsCredentials::add_shared_key(std::string_view line) {
   const size_t colon = line.rfind(':');
-  if (colon == std::string_view::npos || colon == 0) return "it has no name and key";
+  if (colon == std::string_view::npos || colon == 0) return "it is not a name and a key";
   const std::string_view digits = line.substr(colon + 1);
   SharedKey shared(line.substr(0, colon));
-  if (shared.name[0] == '#') return "names in hexadecimal are not known here";
+  if (shared.name[0] == '#') return "names in hexadecimal are not supported";
   for (const SharedKey& other : shared_keys_) {
-    if (other.name == shared.name) return "the name was there before";
+    if (other.name == shared.name) return "the name is already in use";
   }
-  if (digits.empty() || digits.size() % 2 != 0) return "the key has no even number of digits";
+  if (digits.empty() || digits.size() % 2 != 0) {
+    return "the key does not have an even number of digits";
+  }
   if (digits.size() / 2 > PSK_MAX_PSK_LEN) return "the key has more than 512 bytes";
   shared.key.reserve(digits.size() / 2);  // no reallocation leaves a copy of the key behind
   for (size_t i = 0; i < digits.size(); i += 2) {

@@ -28,7 +28,7 @@ void tell_tls_failure(const TlsSession& session, TlsCounters* counters, LogLimit
     count_handshake(session.failure(), *counters);
   }
   if (!log_limit->try_pass(where)) return;
-  BP_LOG_WARNING("%s: TLS with a client has failed: %s (%s)", where, to_text(session.failure()),
+  BP_LOG_WARNING("%s: TLS with a client failed: %s (%s)", where, to_text(session.failure()),
                  session.failure_text());
 }
 

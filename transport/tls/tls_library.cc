@@ -112,7 +112,7 @@ unsigned long take_tls_error() noexcept {
 
 const char* tls_error_text(unsigned long error) noexcept {
   const char* text = ERR_reason_error_string(error);
-  return text != nullptr ? text : "the library does not say why";
+  return text != nullptr ? text : "the library gives no reason";
 }
 
 void begin_tls_session() noexcept { ++session_count; }

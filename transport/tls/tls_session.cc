@@ -42,8 +42,10 @@ const char* to_text(TlsFailure failure) noexcept {
   switch (failure) {
     case TlsFailure::kNone: return "nothing failed";
     case TlsFailure::kProtocol:
-      return "what the client sent is not TLS 1.2 or 1.3, was changed, or would agree anew";
-    case TlsFailure::kCredentials: return "the client's key, certificate or ciphers are not ours";
+      return "the client did not send TLS 1.2 or 1.3, its data was altered, or it tried to "
+             "renegotiate";
+    case TlsFailure::kCredentials:
+      return "the client's key, certificate or ciphers are not accepted";
     case TlsFailure::kRefused: return "the client refused our key, certificate or ciphers";
     case TlsFailure::kMemory: return "the memory for TLS is used up";
     case TlsFailure::kGone: return "the client left in the middle of the handshake";
@@ -151,7 +153,7 @@ int TlsSession::send(bio_st* transport, const char* bytes, int count) noexcept {
   // for ever and read nothing; an answer that does not fit would have to be sent before everything
   // else. With TLS 1.3 the library answers changes of keys, which are counted.
   if (self.is_reading_ && SSL_version(self.session_) == TLS1_2_VERSION) {
-    self.stop_text_ = "the client would agree anew";
+    self.stop_text_ = "the client tried to renegotiate";
   }
   BP_DCHECK(count > 0 && self.is_begun());
   const size_t taken = std::min(static_cast<size_t>(count), self.output_.size() - self.output_end_);
@@ -178,7 +180,7 @@ void TlsSession::look_at_message(int is_written, int, int type, const void* byte
   auto& self = *static_cast<TlsSession*>(context);
   ++self.key_change_count_;
   if (self.key_change_count_ > kKeyChangesMin + self.read_bytes_ / kBytesForAKeyChange) {
-    self.stop_text_ = "too many changes of keys";
+    self.stop_text_ = "too many key changes";
   }
 }
 
@@ -200,7 +202,7 @@ TlsSession::Outcome TlsSession::fail_as_told() noexcept {
     text = X509_verify_cert_error_string(SSL_get_verify_result(session_));
   }
   if (ERR_GET_LIB(error) == ERR_LIB_SSL && ERR_GET_REASON(error) == SSL_R_HTTP_REQUEST) {
-    text = "it is HTTP in clear";
+    text = "it is plain HTTP";
   }
   return fail(cause_of(error, is_established_), text);
 }
@@ -231,7 +233,9 @@ TlsSession::Outcome TlsSession::handshake() noexcept {
   }
   const Outcome outcome = outcome_of(result);
   BP_DCHECK(outcome != Outcome::kMore || input_begin_ == input_end_ || SSL_want_write(session_));
-  return outcome == Outcome::kEnded ? fail(TlsFailure::kGone, "the client has closed") : outcome;
+  return outcome == Outcome::kEnded
+             ? fail(TlsFailure::kGone, "the client has closed the connection")
+             : outcome;
 }
 
 TlsSession::Moved TlsSession::read(std::span<std::byte> memory) noexcept {

@@ -58,8 +58,9 @@ void tell_queue(int fd, int name, uint32_t bytes, const char* what, const char* 
   if (bytes == 0 || getsockopt(fd, SOL_SOCKET, name, &given, &given_bytes) != 0) return;
   const UnitText has = format_bytes(static_cast<uint64_t>(given / 2));
   if (given / 2 < asked_of(bytes)) {
-    BP_LOG_WARNING("%s of a datagram socket is %s, %s were asked for; sysctl -w %s=%u allows them",
-                   what, has.text, format_bytes(bytes).text, sysctl, bytes);
+    BP_LOG_WARNING(
+        "%s of a datagram socket is %s, but %s were requested; sysctl -w %s=%u allows them", what,
+        has.text, format_bytes(bytes).text, sysctl, bytes);
   } else {
     BP_LOG_INFO("%s of a datagram socket is %s", what, has.text);
   }
@@ -71,7 +72,7 @@ Result<void> set_options(int fd, const DatagramOptions& options) {
   const auto either = [&](int ipv4, int ipv6, int value, const char* doing) {
     return set(fd, level, is_ipv6 ? ipv6 : ipv4, value, doing);
   };
-  if (is_ipv6) BP_TRY(set(fd, SOL_IPV6, IPV6_V6ONLY, 1, "IPv6 alone"));
+  if (is_ipv6) BP_TRY(set(fd, SOL_IPV6, IPV6_V6ONLY, 1, "IPv6 only"));
   if (options.shares_port) {
     // A group needs SO_REUSEADDR: of several sockets that share a port by SO_REUSEPORT only one
     // gets the group's datagrams, whichever interface each has joined by.
@@ -91,7 +92,7 @@ Result<void> set_options(int fd, const DatagramOptions& options) {
   if (options.sends_broadcast && !is_ipv6) {
     BP_TRY(set(fd, SOL_SOCKET, SO_BROADCAST, 1, "sending to broadcast addresses"));
   }
-  if (options.joins_received) BP_TRY(set(fd, SOL_UDP, UDP_GRO, 1, "joining what is received"));
+  if (options.joins_received) BP_TRY(set(fd, SOL_UDP, UDP_GRO, 1, "joining received datagrams"));
   if (options.multicast_interface != nullptr) {
     const uint32_t index = if_nametoindex(options.multicast_interface);
     if (index == 0) {
@@ -119,7 +120,7 @@ Result<void> bind_as_asked(int fd, const DatagramOptions& options) {
   bytes = to_kernel(options.peer, &name);
   if (connect(fd, reinterpret_cast<sockaddr*>(&name), bytes) != 0) {
     return error_from_errno("connecting a datagram socket to %s", options.peer.text().c_str())
-        .set_cure("choose an address that a route leads to (`ip route get`)");
+        .set_cure("choose an address that has a route (`ip route get`)");
   }
   return {};
 }
@@ -142,10 +143,10 @@ Result<Fd> open_udp(const DatagramOptions& options, const DatagramShape& shape) 
         .set_cure("%s", cure);
   };
   if (options.local.ip.family != AF_INET && options.local.ip.family != AF_INET6) {
-    return refuse("it has no address", "bind it to one; 0.0.0.0 and [::] are all of a family");
+    return refuse("it has no address", "bind it to one; 0.0.0.0 and [::] mean all of a family");
   }
   if (options.peer.is_there() && options.peer.ip.family != options.local.ip.family) {
-    return refuse("its peer is of the other family", "have both IPv4, or both IPv6");
+    return refuse("its peer has the other address family", "make both IPv4, or both IPv6");
   }
   if (options.joins_received &&
       (shape.buffer_bytes < UdpSocket::kJoinedBytesMax || options.headroom_bytes != 0)) {
@@ -153,7 +154,7 @@ Result<Fd> open_udp(const DatagramOptions& options, const DatagramShape& shape) 
                   "plan buffers of 65536 bytes, without headroom");
   }
   if (options.headroom_bytes >= shape.buffer_bytes) {
-    return refuse("nothing is left of its buffers behind the headroom", "plan larger buffers");
+    return refuse("its headroom leaves no space in its buffers", "plan larger buffers");
   }
   if (options.service_class > 63) {
     return refuse("its class of service has more than six bits", "choose one of 0..63");

@@ -51,10 +51,12 @@ DatagramAddress from_kernel(const sockaddr_in6& kernel) noexcept {
 }
 
 const char* UdpSocket::check_shape(const DatagramShape& shape) noexcept {
-  if (shape.buffer_count == 0 || shape.buffer_count > 1U << 20) return "it has 1..1048576 buffers";
+  if (shape.buffer_count == 0 || shape.buffer_count > 1U << 20) {
+    return "it can have 1..1048576 buffers";
+  }
   if (shape.buffer_bytes == 0 || shape.buffer_bytes % kCacheLineBytes != 0 ||
       shape.buffer_bytes > kJoinedBytesMax) {
-    return "a buffer has 64..65536 bytes, a multiple of 64";
+    return "a buffer must have 64..65536 bytes, a multiple of 64";
   }
   return nullptr;
 }
@@ -87,7 +89,7 @@ Result<void> UdpSocket::open(const DatagramOptions& options) {
   BP_ASSERT(!is_open());
   if (options.owner.received == nullptr) {
     return configuration_error_while("opening a datagram socket")
-        .set_answer("nobody takes what it receives")
+        .set_answer("it has no handler for received datagrams")
         .set_cure("this is a defect of the service");
   }
   BP_TRY_ASSIGN(auto opened, open_udp(options, shape_));
@@ -190,14 +192,13 @@ Result<void> change_membership(int fd, bool is_join, const IpAddress& group,
   errno = number;
   Error error = error_from_errno("%s the group %s", doing, name.c_str());
   switch (number) {
-    case EADDRINUSE: return error.set_cure("it is joined already: join it once");
-    case EADDRNOTAVAIL: return error.set_cure("leave what was joined, with the same source");
-    case ENODEV:
-      return error.set_cure("no route says over which interface: name one, or add a route");
+    case EADDRINUSE: return error.set_cure("join it only once: it is already joined");
+    case EADDRNOTAVAIL: return error.set_cure("leave only what was joined, with the same source");
+    case ENODEV: return error.set_cure("name an interface, or add a route that determines it");
     case EINVAL:
-      return error.set_cure("a group is 224.0.0.0/4 or ff00::/8, of the socket's family; so is its "
-                            "source of that family");
-    case ENOBUFS: return error.set_cure("sysctl -w net.ipv4.igmp_max_memberships allows more");
+      return error.set_cure(
+          "choose a group in 224.0.0.0/4 or ff00::/8, and a source, both of the socket's family");
+    case ENOBUFS: return error.set_cure("raise sysctl net.ipv4.igmp_max_memberships");
     default: return error;
   }
 }
@@ -236,9 +237,9 @@ void UdpSocket::say_segmenting_refused() noexcept {
   log_error(
       error_while("sending segments in one call on a datagram socket")
           .set_answer_errno(refused_with_)
-          .set_cure("they are sent one by one from now on, which costs more; the kernel cuts them "
-                    "where they fit the link, its device computes checksums (`ethtool -K DEVICE tx "
-                    "on`), no IPsec is on the way, and Linux is 4.18 or newer"));
+          .set_cure("they are sent one by one from now on, which costs more; the kernel segments "
+                    "them if they fit the link, its device computes checksums (`ethtool -K DEVICE "
+                    "tx on`), no IPsec is on the path, and Linux is 4.18 or newer"));
 }
 
 }  // namespace bedplate

@@ -31,7 +31,7 @@ Result<void> PolledFiles::create(const EventLoop& loop, PinnedPool& pool,
   const int outcome = io_uring_queue_init_params(entries, &ring_, &parameters);
   if (outcome != 0) {
     errno = -outcome;
-    return error_from_errno("setting up io_uring for files that are polled")
+    return error_from_errno("setting up io_uring for polled files")
         .set_cure(
             outcome == -ENOSYS || outcome == -EPERM
                 ? "allow io_uring (sysctl kernel.io_uring_disabled=0), or leave \"polled\" out"
@@ -65,7 +65,7 @@ Result<void> PolledFiles::open(Files& files, const KeyTable&, uint32_t operation
   is_registered_ = outcome == 0;
   if (is_registered_) return {};
   errno = -outcome;
-  return error_from_errno("registering %zu files with a ring that is polled", numbers.size())
+  return error_from_errno("registering %zu files with a polled ring", numbers.size())
       .set_cure("raise the limit of open files (ulimit -n), or leave \"polled\" out");
 }
 

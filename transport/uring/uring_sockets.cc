@@ -120,9 +120,8 @@ Error setup_error(int outcome) noexcept {
       return error.set_cure("the kernel or the container forbids io_uring: allow it (sysctl "
                             "kernel.io_uring_disabled=0), or set [event_loop] sockets = \"epoll\"");
     case EINVAL:
-      return error.set_cure("Linux 6.1 or newer is needed; or set [event_loop] sockets = "
-                            "\"epoll\"");
-    default: return error.set_cure("or set [event_loop] sockets = \"epoll\"");
+      return error.set_cure("use Linux 6.1 or newer, or set [event_loop] sockets = \"epoll\"");
+    default: return error.set_cure("set [event_loop] sockets = \"epoll\"");
   }
 }
 

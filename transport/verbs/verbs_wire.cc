@@ -27,11 +27,11 @@ bool is_name(const char (&name)[kVerbsNameBytes]) noexcept {
 const char* to_text(Refusal refusal) noexcept {
   switch (refusal) {
     case Refusal::kNone: return "nothing";
-    case Refusal::kNotListed: return "its list of peers does not have this name";
+    case Refusal::kNotListed: return "its list of peers does not contain this name";
     case Refusal::kCrossing: return "both sides dialed at once";
-    case Refusal::kVersion: return "it speaks another version";
+    case Refusal::kVersion: return "it uses another version";
     case Refusal::kShape: return "its window or its messages have another size";
-    case Refusal::kCutOff: return "this side broke the rules before";
+    case Refusal::kCutOff: return "this side violated the protocol before";
     case Refusal::kDevice: return "its device cannot connect to this one";
     case Refusal::kMalformed: return "a malformed record";
   }
@@ -41,11 +41,11 @@ const char* to_text(Refusal refusal) noexcept {
 const char* cure_of(Refusal refusal) noexcept {
   switch (refusal) {
     case Refusal::kNotListed: return "list this appliance there, by its name";
-    case Refusal::kVersion: return "run the same release at both";
-    case Refusal::kShape: return "give both the same window and message_bytes";
-    case Refusal::kCutOff: return "its log says why; restart this side";
-    case Refusal::kDevice: return "its log says why";
-    case Refusal::kMalformed: return "see what listens there";
+    case Refusal::kVersion: return "run the same release on both sides";
+    case Refusal::kShape: return "give both sides the same window and message_bytes";
+    case Refusal::kCutOff: return "see its log for why, and restart this side";
+    case Refusal::kDevice: return "see its log for why";
+    case Refusal::kMalformed: return "find out what listens there";
     case Refusal::kNone:
     case Refusal::kCrossing: break;
   }

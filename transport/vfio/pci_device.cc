@@ -62,7 +62,7 @@ Error no_such_device(const std::string& address, const std::string& root) {
   return error_while("looking for the PCI device %s", address.c_str())
       .set_answer("there is none at this address; there are: %s",
                   list.empty() ? "none" : list.c_str())
-      .set_cure("correct the address (lspci -D names what is where)");
+      .set_cure("correct the address (lspci -D lists the devices)");
 }
 
 Result<void> write_attribute(const std::string& file, const std::string& text) {
@@ -70,7 +70,7 @@ Result<void> write_attribute(const std::string& file, const std::string& text) {
   if (opened.is_open() && write(opened.number(), text.data(), text.size()) >= 0) return {};
   return error_from_errno("writing %s into %s", text.c_str(), file.c_str())
       .set_cure("%s", errno == EACCES || errno == EROFS ? "do it as root"
-                                                        : "the kernel's own messages may say more");
+                                                        : "see the kernel's log for more (dmesg)");
 }
 
 }  // namespace
@@ -152,9 +152,9 @@ Result<void> give_to_vfio(const std::string& address, const std::string& root) {
   const std::string driver = link_name(directory_of(address, root) + "/driver");
   if (driver == kVfioDriver) return {};
   return error_while("giving the PCI device %s to %s", address.c_str(), kVfioDriver)
-      .set_answer("%s has it then", driver.empty() ? "no driver" : driver.c_str())
-      .set_cure("the kernel's own messages may say why: there is no IOMMU, or the module "
-                "%s is not loaded",
+      .set_answer("afterwards %s has it", driver.empty() ? "no driver" : driver.c_str())
+      .set_cure("see the kernel's log for why (dmesg): there may be no IOMMU, or the module %s is "
+                "not loaded",
                 kVfioDriver);
 }
 

@@ -69,7 +69,7 @@ bool are_whole_pages(const void* address, uint64_t bytes) noexcept {
 
 Error cannot_open_container() noexcept {
   const int reason = errno;
-  Error error = error_from_errno("opening %s, by which devices are given to programs", kContainer);
+  Error error = error_from_errno("opening %s, which gives programs access to devices", kContainer);
   if (reason == EACCES || reason == EPERM) return error.set_cure("chmod 666 %s", kContainer);
   return error.set_cure("load the kernel's modules: modprobe -a vfio_iommu_type1 vfio-pci");
 }
@@ -78,10 +78,10 @@ Error cannot_open_group(const std::string& number) noexcept {
   const int reason = errno;
   Error error = error_from_errno("opening /dev/vfio/%s, the IOMMU group", number.c_str());
   switch (reason) {
-    case EBUSY: return error.set_cure("end the other program that drives a device of the group");
+    case EBUSY: return error.set_cure("end the other program that uses a device of the group");
     case EACCES:
       return error.set_cure("chown it to the user that the appliance runs as, or run as root");
-    case EPERM: return error.set_cure("run as root: the group is without an IOMMU");
+    case EPERM: return error.set_cure("run as root: the group has no IOMMU");
     default: return error.set_cure("bind the group's devices to vfio-pci");
   }
 }
@@ -113,19 +113,19 @@ Result<void> check_reach(std::span<const IovaRange> ranges, uint64_t first, uint
   uint64_t reach = 0;
   for (const IovaRange& range : ranges) reach = std::max(reach, range.last);
   Error error = error_while("comparing the pool's addresses, 0x%" PRIx64 " to 0x%" PRIx64
-                            ", with those that the IOMMU takes",
+                            ", with those that the IOMMU accepts",
                             first, last);
   if (last > reach) {
-    error.set_answer("it takes %d bits of address, %d are needed",
+    error.set_answer("it accepts %d address bits, %d are needed",
                      static_cast<int>(std::bit_width(reach)),
                      static_cast<int>(std::bit_width(last)));
-    return error.set_cure("give the virtual machine an IOMMU of 48 bits (QEMU: -device "
-                          "intel-iommu,aw-bits=48); in a machine whose own has no more, leave "
-                          "the device to the kernel's driver");
+    return error.set_cure(
+        "give the virtual machine an IOMMU of 48 bits (QEMU: -device intel-iommu,aw-bits=48); if a "
+        "machine's own IOMMU has fewer, leave the device to the kernel's driver");
   }
-  error.set_answer("a part of them is the machine's own");
-  return error.set_cure("this is a machine that Bedplate does not know: tell its makers what "
-                        "/sys/kernel/iommu_groups/*/reserved_regions has");
+  error.set_answer("the machine reserves a part of them");
+  return error.set_cure("this machine is not supported: report the contents of "
+                        "/sys/kernel/iommu_groups/*/reserved_regions to the makers of Bedplate");
 }
 
 bool VfioContainer::is_valid() const noexcept {
@@ -170,22 +170,23 @@ Result<void> VfioContainer::add_group(int group, const std::string& number) {
   if (has_group(number)) return {};
   vfio_group_status status = {.argsz = sizeof status, .flags = 0};
   if (ioctl(group, VFIO_GROUP_GET_STATUS, &status) != 0) {
-    return error_from_errno("asking for the state of IOMMU group %s", number.c_str());
+    return error_from_errno("reading the state of IOMMU group %s", number.c_str());
   }
   if ((status.flags & VFIO_GROUP_FLAGS_VIABLE) == 0) {
-    return error_while("looking at IOMMU group %s", number.c_str())
-        .set_answer("the kernel's drivers have devices of it")
+    return error_while("checking IOMMU group %s", number.c_str())
+        .set_answer("the kernel's drivers use devices of it")
         .set_cure("bind all of the group's devices to vfio-pci, or to no driver");
   }
   const int container = container_.number();
   if (ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) != 0) {
-    return error_from_errno("putting IOMMU group %s into the container", number.c_str())
-        .set_cure("end the other program that drives a device of the group");
+    return error_from_errno("adding IOMMU group %s to the container", number.c_str())
+        .set_cure("end the other program that uses a device of the group");
   }
   if (groups_.empty() && ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU) != 0) {
-    const Error error = error_from_errno("having IOMMU group %s translated", number.c_str())
-                            .set_cure("turn interrupt remapping on in the firmware (QEMU: "
-                                      "intremap=on); the kernel's own messages say more");
+    const Error error =
+        error_from_errno("turning on translation for IOMMU group %s", number.c_str())
+            .set_cure("turn interrupt remapping on in the firmware (QEMU: intremap=on); see the "
+                      "kernel's log for more (dmesg)");
     ioctl(group, VFIO_GROUP_UNSET_CONTAINER);
     return error;
   }
@@ -206,14 +207,14 @@ Result<Fd> VfioContainer::open_device(const std::string& number, const std::stri
   if (device.is_open()) return device;
   return error_from_errno("opening the PCI device %s of IOMMU group %s", address.c_str(),
                           number.c_str())
-      .set_cure("the kernel's own messages may say more");
+      .set_cure("see the kernel's log for more (dmesg)");
 }
 
 Result<VfioInfo> VfioContainer::info() const {
   BP_ASSERT(!groups_.empty());
   std::vector<std::byte> answer(kInfoBytes);
   if (!ask_for_info(container_.number(), answer)) {
-    return error_from_errno("asking what the IOMMU takes");
+    return error_from_errno("asking the IOMMU for its limits");
   }
   return parse_vfio_info(answer);
 }
@@ -239,10 +240,12 @@ Result<void> VfioContainer::map(const void* address, uint64_t bytes) noexcept {
   switch (reason) {
     case ENOMEM: return error.set_cure("raise the limit of locked memory: ulimit -l unlimited");
     case ENOSPC:
-      return error.set_cure("more mappings than vfio_iommu_type1.dma_entry_limit: raise it");
+      return error.set_cure("raise vfio_iommu_type1.dma_entry_limit: there are more mappings");
     case EINVAL:
-      return error.set_cure("the IOMMU does not take these addresses (`bedplate check` says why)");
-    default: return error.set_cure("this is a defect, if nobody else maps for this container");
+      return error.set_cure(
+          "the IOMMU does not accept these addresses (`bedplate check` shows why)");
+    default:
+      return error.set_cure("this is a defect, unless another program maps for this container");
   }
 }
 

@@ -29,7 +29,7 @@ Error no_iommu(const PciDevice& device) noexcept {
 Error other_driver(const PciDevice& device, bool has_vfio) noexcept {
   const char* at = device.address.c_str();
   const char* directory = "/sys/bus/pci/devices";
-  Error error = error_while("looking at who drives %s", at);
+  Error error = error_while("checking who drives %s", at);
   const bool is_free = device.driver.empty();
   const std::string who = is_free ? "no driver does" : "the kernel's " + device.driver + " does";
   error.set_answer("%s%s", who.c_str(), has_vfio ? "" : ", and the kernel has no vfio-pci yet");
@@ -41,9 +41,9 @@ Error other_driver(const PciDevice& device, bool has_vfio) noexcept {
 }
 
 Error other_drivers_in_group(const PciDevice& device, const std::string& who) noexcept {
-  return error_while("looking at IOMMU group %s, which %s is of", device.group.c_str(),
+  return error_while("checking IOMMU group %s, which contains %s", device.group.c_str(),
                      device.address.c_str())
-      .set_answer("it also has %s", who.c_str())
+      .set_answer("it also contains %s", who.c_str())
       .set_cure("bind these to vfio-pci, too, or to no driver; or put the device into a "
                 "slot with a group of its own");
 }

@@ -165,17 +165,17 @@ TEST(Preflight, ShowsTheSumWhenThePoolHasTooManyRegionsForARing) {
   configuration.shards.clear();  // nothing has to be locked for a ring
   plan.pool.segments.assign(16'385, {"v", 4 * kKiB, PageSize::k4KiB, {}});
   const auto problems = preflight(configuration, plan);
-  const Error* found = find(problems, "fitting the pool of 65540 KiB into what io_uring takes");
+  const Error* found = find(problems, "fitting the pool of 65540 KiB into the limits of io_uring");
   CHECK(found != nullptr);
   CHECK(std::strstr(found->answer, "16385 regions of at most 4 KiB are needed (v 1 + v 1") !=
         nullptr);
-  CHECK(std::strstr(found->answer, "), it takes 16384") != nullptr);
-  STRCMP_EQUAL("make [pool] bytes smaller or have fewer segments, until 16384 regions do "
+  CHECK(std::strstr(found->answer, "), it accepts 16384") != nullptr);
+  STRCMP_EQUAL("make [pool] bytes smaller or use fewer segments, until 16384 regions are enough "
                "(`bedplate plan` shows them); or set [event_loop] sockets = \"epoll\"",
                found->cure);
   plan.pool.segments.pop_back();
   LONGS_EQUAL(0, find(preflight(configuration, plan),
-                      "fitting the pool of 64 MiB into what io_uring takes") != nullptr);
+                      "fitting the pool of 64 MiB into the limits of io_uring") != nullptr);
 }
 
 TEST(Preflight, SaysHowManyHugepagesAreMissingAndHowToGetThem) {

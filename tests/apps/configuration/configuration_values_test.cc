@@ -159,7 +159,7 @@ TEST(ConfigurationValues, RefusesListenLists) {
 }
 
 TEST(ConfigurationValues, RefusesAddressesWhereTheyStand) {
-  REFUSED("f:10:3: \"tcp:localhost:1\" is not a listen address: the address is not a numeric one; "
+  REFUSED("f:10:3: \"tcp:localhost:1\" is not a listen address: the address is not numeric; "
           "write \"tcp:ADDRESS:PORT\" with a numeric address ([...] around IPv6), \"unix:/PATH\" "
           "or \"activation:\"",
           9, listen_line("tcp:127.0.0.1:1", "tcp:localhost:1"));

@@ -106,9 +106,9 @@ TEST(PortService, ReadsEachPort) {
 
 TEST(PortService, WhatMakesNoSenseIsRefusedWithItsPlace) {
   const std::string port = "[[port]]\nname = \"wan\"\n";
-  STRCMP_CONTAINS(
-      "f:14:10: \"device\" is \"eth0\": no device is called so; expected \"0000:03:00.0\"",
-      read(port + "device = \"eth0\"\n").c_str());
+  STRCMP_CONTAINS("f:14:10: \"device\" is \"eth0\": this kind of device does not exist; expected "
+                  "\"0000:03:00.0\"",
+                  read(port + "device = \"eth0\"\n").c_str());
   STRCMP_CONTAINS("f:15:1: \"role\" is for a device \"memif:/PATH\"; leave it out",
                   read(port + "device = \"null\"\nrole = \"server\"\n").c_str());
   STRCMP_CONTAINS("\"192.0.3.1\" is in the network of none of the addresses",

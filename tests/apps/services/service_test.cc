@@ -304,11 +304,12 @@ TEST(Service, DatagramSocketsThatMakeNoSenseAreRefusedByName) {
   const auto of = [&](const DatagramShape& shape) {
     return refusal([shape](ServicePlan& asked) { asked.datagram_socket(0, "in", shape); });
   };
-  STRCMP_EQUAL("cache: planning the datagram socket in: it has 1..1048576 buffers; this is a "
+  STRCMP_EQUAL("cache: planning the datagram socket in: it can have 1..1048576 buffers; this is a "
                "defect "
                "of the service",
                of({.buffer_count = 0}));
-  STRCMP_CONTAINS("a buffer has 64..65536 bytes, a multiple of 64", of({.buffer_bytes = 100}));
+  STRCMP_CONTAINS("a buffer must have 64..65536 bytes, a multiple of 64",
+                  of({.buffer_bytes = 100}));
   STRCMP_CONTAINS("cache: planning the datagram socket in on shard number 2",
                   refusal([](ServicePlan& asked) { asked.datagram_socket(2, "in", {}); }));
   STRCMP_CONTAINS("cache: planning the datagram socket in: it is planned already",

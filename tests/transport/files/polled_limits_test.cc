@@ -105,10 +105,11 @@ TEST(PolledLimits, NothingCrossesABoundaryOfTheDrive) {
   CHECK(takes(partition, 0, 8 * kKiB, 0));
   CHECK(!takes(partition, 0, 8 * kKiB + 512, 0));
   CHECK(takes(partition, 0, 12 * kKiB, 8 * kKiB));
-  STRCMP_EQUAL("looking whether it can be polled: no request may cross a boundary on its drive "
-               "(queue/chunk_sectors), and where the file lies is not known; name the drive or a "
-               "partition as \"device\", or leave \"polled\" out",
-               refusal(1, true).c_str());
+  STRCMP_EQUAL(
+      "checking whether it can be polled: no request may cross a boundary on its drive "
+      "(queue/chunk_sectors), and the position of the file is not known; name the drive or a "
+      "partition as \"device\", or leave \"polled\" out",
+      refusal(1, true).c_str());
 }
 
 // The kernel splits requests at physical blocks. A request that begins within a block has less.
@@ -137,25 +138,26 @@ TEST(PolledLimits, WhatIsNotKnownLimitsMost) {
 }
 
 TEST(PolledLimits, WhatCannotBePolledIsToldWithTheCure) {
-  STRCMP_EQUAL("looking whether it can be polled: it lies on no block device of its own; name a "
-               "drive or a partition, or a file on one's ext4 or xfs; or leave \"polled\" out",
+  STRCMP_EQUAL("checking whether it can be polled: it is not on a block device of its own; name a "
+               "drive or a partition, or a file in ext4 or xfs on one; or leave \"polled\" out",
                refusal(7).c_str());
   machine.queue("max_segment_size", 512);
-  STRCMP_CONTAINS("its drive takes less at once than a request of one page; leave \"polled\" out",
+  STRCMP_CONTAINS("its drive does not accept a request of one page; leave \"polled\" out",
                   refusal().c_str());
   machine.queue("io_poll", 0);
   for (const unsigned each : {0U, 1U}) {
-    STRCMP_EQUAL("looking whether it can be polled: its drive is not polled: the driver has no "
-                 "queues for that; of NVMe: nvme.poll_queues=N on the kernel's command line, or "
-                 "options nvme poll_queues=N in /etc/modprobe.d, N the number of shards; or leave "
-                 "\"polled\" out",
-                 refusal(each).c_str());
+    STRCMP_EQUAL(
+        "checking whether it can be polled: its drive cannot be polled: the driver has no poll "
+        "queues; for NVMe: set nvme.poll_queues=N on the kernel's command line, or options nvme "
+        "poll_queues=N in /etc/modprobe.d, with N the number of shards; or leave "
+        "\"polled\" out",
+        refusal(each).c_str());
   }
   machine.forget("io_poll");
-  STRCMP_CONTAINS("its drive is not polled", refusal().c_str());
+  STRCMP_CONTAINS("its drive cannot be polled", refusal().c_str());
   machine.add_slave();
-  STRCMP_CONTAINS("its device is made of others (dm, md), which split requests by themselves; name "
-                  "one of these",
+  STRCMP_CONTAINS("its device combines others (dm, md) and splits requests itself; name "
+                  "one of those devices",
                   refusal().c_str());
 }
 
@@ -163,8 +165,8 @@ TEST(PolledLimits, FilesLieOnOneDrive) {
   const Fd file(open("/proc/version", O_RDONLY | O_CLOEXEC));
   auto read = polled_limits_of_file(file.number());
   CHECK(!read.ok());
-  STRCMP_EQUAL("looking whether it can be polled: files are polled on ext4 and xfs, where they lie "
-               "on one drive; this is on another file system; put it on one of these, or name a "
+  STRCMP_EQUAL("checking whether it can be polled: only files of ext4 and xfs on one drive can be "
+               "polled; this one is on another file system; put it on one of these, or name a "
                "drive as \"device\"; or leave \"polled\" out",
                format_error(read.error(), text, sizeof text));
 }

@@ -83,7 +83,7 @@ TEST(StallWatch, WhatKeepsItIsNamedAndCounted) {
     CHECK_EQUAL(own.stalled.stalls.read(), of_slow.stalls.read());
     CHECK_EQUAL(0, of_quick.stalls.read());
     CHECK_EQUAL(0, own.timer_stalls.read() + own.call_stalls.read());
-    STRCMP_CONTAINS("work had: the slow one;", log.c_str());
+    STRCMP_CONTAINS("with work: the slow one;", log.c_str());
     CHECK_TEXT(log.find("quick") == std::string::npos, log.c_str());
   }
 }
@@ -101,7 +101,7 @@ TEST(StallWatch, TheSecondStallIsOneSourcesOwn) {
   test::StderrCapture capture;
   loop.run();
   const std::string log = capture.finish();
-  STRCMP_CONTAINS("the slow one kept its event loop for", log.c_str());
+  STRCMP_CONTAINS("the slow one occupied its event loop for", log.c_str());
   CHECK(of_slow.stalls.read() >= 1);
   CHECK_EQUAL(0, of_quick.stalls.read());
   CHECK_TEXT(log.find("quick") == std::string::npos, log.c_str());
@@ -126,8 +126,8 @@ TEST(StallWatch, ATimerThatKeepsItIsNamed) {
   test::StderrCapture capture;
   loop.run();
   const std::string log = capture.finish();
-  STRCMP_CONTAINS("work had: a timer;", log.c_str());
-  STRCMP_CONTAINS("a timer kept its event loop for", log.c_str());
+  STRCMP_CONTAINS("with work: a timer;", log.c_str());
+  STRCMP_CONTAINS("a timer occupied its event loop for", log.c_str());
   CHECK_EQUAL(counters.stalled.stalls.read(), counters.timer_stalls.read());
 }
 

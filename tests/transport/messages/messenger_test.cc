@@ -87,7 +87,7 @@ TEST(Messenger, EachProviderSaysWhyItWasNotTaken) {
   } cases[] = {{3, "the group has 3 members"},
                {UINT32_MAX, "the group has 3 members"},
                {0, "that is this member itself"},
-               {1, "its place is free"}};
+               {1, "its slot is free"}};
   for (const auto& one : cases) {
     auto endpoint = a.messenger.connect({one.member});
     CHECK_FALSE(endpoint.ok());
@@ -98,7 +98,7 @@ TEST(Messenger, EachProviderSaysWhyItWasNotTaken) {
   a.messenger.add_provider(self);
   auto endpoint = a.messenger.connect({1});
   CHECK_FALSE(endpoint.ok());
-  STRCMP_CONTAINS("shm: its place is free; self: ", endpoint.error().answer);
+  STRCMP_CONTAINS("shm: its slot is free; self: ", endpoint.error().answer);
 }
 
 TEST(Messenger, WhatHasNoHandlerIsCountedAndItsLoanGivenBack) {
@@ -335,7 +335,7 @@ TEST(Messenger, NamesAreOfTheirLengthOnceAndSoMany) {
   LONGS_EQUAL(253, *names.find("n125"));
   auto over = names.add("one more");
   CHECK_FALSE(over.ok());
-  STRCMP_EQUAL("all 126 are taken", over.error().answer);
+  STRCMP_EQUAL("all 126 are in use", over.error().answer);
 }
 
 TEST(Messenger, SaysWhichWayItTookAndWhy) {

@@ -54,7 +54,8 @@ TEST(SelfProvider, LeadsToItselfByNumberAndByName) {
   STRCMP_EQUAL("this is member 5", self->connect({4}).error().answer);
   STRCMP_EQUAL("this is here", self->connect({.name = "there"}).error().answer);
   SelfProvider nameless(0, messenger.dispatcher());
-  STRCMP_EQUAL("this is without a name", nameless.connect({.name = "here"}).error().answer);
+  STRCMP_EQUAL("this is a process without a name",
+               nameless.connect({.name = "here"}).error().answer);
 }
 
 TEST(SelfProvider, WhatIsSentArrivesAtTheNextPollInOrder) {

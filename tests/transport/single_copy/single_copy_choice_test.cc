@@ -59,12 +59,12 @@ TEST(SingleCopyChoice, TakesCmaWithoutModules) {
   CHECK(choice.taken != nullptr);
   STRCMP_EQUAL("cma", choice.taken->name());
   STRCMP_EQUAL(("xpmem: opening " + no_xpmem +
-                ": No such file or directory; load the module: "
-                "modprobe xpmem (no distribution of Debian has it: docs/single_copy.md)")
+                ": No such file or directory; load the module: modprobe xpmem (Debian does not "
+                "package it: docs/single_copy.md)")
                    .c_str(),
                line(choice, kX).c_str());
-  STRCMP_EQUAL("cma: taken", line(choice, kC).c_str());
-  STRCMP_EQUAL("knem: not tried: cma was taken before it", line(choice, kK).c_str());
+  STRCMP_EQUAL("cma: chosen", line(choice, kC).c_str());
+  STRCMP_EQUAL("knem: not tried: cma was chosen before it", line(choice, kK).c_str());
 }
 
 TEST(SingleCopyChoice, KeepsToTheOrder) {
@@ -76,7 +76,7 @@ TEST(SingleCopyChoice, KeepsToTheOrder) {
   const SingleCopyKind first[] = {kC, kX};
   choice = choose_single_copy(first, none);
   STRCMP_EQUAL("cma", choice.taken->name());
-  STRCMP_EQUAL("xpmem: not tried: cma was taken before it", line(choice, kX).c_str());
+  STRCMP_EQUAL("xpmem: not tried: cma was chosen before it", line(choice, kX).c_str());
   STRCMP_EQUAL("knem: not in the configured order", line(choice, kK).c_str());
 }
 
@@ -97,12 +97,12 @@ TEST(SingleCopyChoice, TakesNoneWhereNoneWorks) {
 
 TEST(SingleCopyChoice, SaysThatAnotherDeviceLiesThere) {
   const auto choice = choose_single_copy(kSingleCopyKinds, {"/dev/null", "/dev/null"});
-  STRCMP_EQUAL("xpmem: asking /dev/null for its version: Inappropriate ioctl for device; something "
-               "else lies there: remove it and load the module (modprobe xpmem)",
+  STRCMP_EQUAL("xpmem: asking /dev/null for its version: Inappropriate ioctl for device; remove "
+               "what is there, and load the module (modprobe xpmem)",
                line(choice, kX).c_str());
   const SingleCopyKind knem[] = {kK};
-  STRCMP_EQUAL("knem: asking /dev/null for its version: Inappropriate ioctl for device; something "
-               "else lies there: remove it and load the module (modprobe knem)",
+  STRCMP_EQUAL("knem: asking /dev/null for its version: Inappropriate ioctl for device; remove "
+               "what is there, and load the module (modprobe knem)",
                line(choose_single_copy(knem, {"/dev/null", "/dev/null"}), kK).c_str());
 }
 

@@ -48,7 +48,7 @@ TEST_EACH_KIND(SingleCopyJoin, DoesNotAttachToAnotherProcessThanTheCards) {
   t.open(kind);
   SingleCopyCard card = t.peer->card();
   card.proof_value[1] ^= 1;
-  STRCMP_CONTAINS(": it does not hold what the card says; the process that sent the card must have "
+  STRCMP_CONTAINS(": its memory does not match the card; the process that sent the card must have "
                   "this id here",
                   t.attach_error(card).c_str());
   card = t.peer->card();
@@ -77,9 +77,9 @@ TEST(SingleCopyJoin, SaysThatThePeerIsNotDumpable) {
   });
   STRCMP_EQUAL("", attach_as_nobody().c_str());
   peer->run([](CopyPeer::Inside&) { prctl(PR_SET_DUMPABLE, 0); });
-  STRCMP_CONTAINS("Operation not permitted; the process is not dumpable, as one that changed its "
-                  "user",
-                  attach_as_nobody().c_str());
+  STRCMP_CONTAINS(
+      "Operation not permitted; the process is not dumpable, as after a change of its user",
+      attach_as_nobody().c_str());
 }
 
 TEST(SingleCopyJoin, SaysThatYamaForbidsItUnlessThePeerIsAllowed) {

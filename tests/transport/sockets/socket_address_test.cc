@@ -118,7 +118,7 @@ TEST(SocketAddress, PartsArrive) {
 TEST(SocketAddress, RefusesUnknownKinds) {
   for (const char* text : {"", "tcp", "udp:127.0.0.1:1", "127.0.0.1:10809", "TCP:127.0.0.1:1",
                            "/run/demo.sock", "activation", "activation:x", " tcp:127.0.0.1:1"}) {
-    check_refused(text, "it begins with no known kind");
+    check_refused(text, "it does not begin with a known kind");
   }
 }
 
@@ -135,10 +135,10 @@ TEST(SocketAddress, RefusesHosts) {
   for (const char* host :
        {"", "localhost", "127.0.0", "127.0.0.256", "127.0.0.1.1", "127.0.0.01", "::1", "[::1",
         "::1]", "[]", "[127.0.0.1]", "[:::]", "[fe80::1%lo]", "*", " 127.0.0.1", "["}) {
-    check_refused(std::string("tcp:") + host + ":1", "the address is not a numeric one");
+    check_refused(std::string("tcp:") + host + ":1", "the address is not numeric");
   }
   check_refused("tcp:[::ffff:127.0.0.1]:1",
-                "an IPv6 socket here takes no IPv4; write the IPv4 address as it is");
+                "an IPv6 socket accepts no IPv4; write the plain IPv4 address");
 }
 
 TEST(SocketAddress, RefusesPaths) {

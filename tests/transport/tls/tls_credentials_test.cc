@@ -81,7 +81,7 @@ TEST(TlsCredentials, RefusesWhatIsNotThere) {
   files.client_authorities = folder.path("nothing.ca");
   refused(files, "No such file");
   refused({.shared_keys = folder.path("nothing.psk")}, "No such file");
-  refused({.shared_keys = "/tmp"}, "it is no file");
+  refused({.shared_keys = "/tmp"}, "it is not a regular file");
 }
 
 TEST(TlsCredentials, RefusesWhatIsNoCertificateOrKey) {
@@ -117,8 +117,9 @@ TEST(TlsCredentials, RefusesWhatIsNotValidNow) {
 TEST(TlsCredentials, RefusesSecretsThatEverybodyCanRead) {
   TlsFiles files = files_of(server, server);
   chmod(files.key.c_str(), 0644);
-  refused(files, "others than its owner can read or write it");
-  refused({.shared_keys = folder.write("keys.psk", kSharedKeyLine, 0604)}, "others than its owner");
+  refused(files, "users other than its owner can read or write it");
+  refused({.shared_keys = folder.write("keys.psk", kSharedKeyLine, 0604)},
+          "users other than its owner");
   CHECK(load({.shared_keys = folder.write("keys.psk", kSharedKeyLine, 0640)}));
 }
 
@@ -126,13 +127,13 @@ TEST(TlsCredentials, RefusesSharedKeysThatAreNone) {
   const auto with = [this](const std::string& text) {
     return TlsFiles{.shared_keys = folder.write("keys.psk", text)};
   };
-  refused(with("alice\n"), "line 1: it has no name and key");
-  refused(with("bob:aa\n:0123\n"), "line 2: it has no name and key");
-  refused(with("alice:012\n"), "no even number");
-  refused(with("alice:\n"), "no even number");
+  refused(with("alice\n"), "line 1: it is not a name and a key");
+  refused(with("bob:aa\n:0123\n"), "line 2: it is not a name and a key");
+  refused(with("alice:012\n"), "not have an even number");
+  refused(with("alice:\n"), "not have an even number");
   refused(with("alice:0g\n"), "not in hexadecimal");
   refused(with("alice:" + std::string(1026, 'a') + "\n"), "more than 512 bytes");
-  refused(with("alice:aa\nalice:bb\n"), "line 2: the name was there before");
+  refused(with("alice:aa\nalice:bb\n"), "line 2: the name is already in use");
   refused(with("#616263:aa\n"), "names in hexadecimal");
   // An editor may not show such a character, but it would become part of the name.
   refused(with("\xef\xbb\xbf"

@@ -338,7 +338,7 @@ TEST(TlsSession, APeerMayChangeItsKeysAFewTimes) {
   read(&last);
   CHECK(last == Outcome::kFailed);
   CHECK(session.failure() == TlsFailure::kProtocol);
-  STRCMP_EQUAL("too many changes of keys", session.failure_text());
+  STRCMP_EQUAL("too many key changes", session.failure_text());
 }
 
 // The answers to a peer that reads nothing stay small.

@@ -279,7 +279,7 @@ class UdpSocketBodies : public UdpPair {
       a->open(options);
     }
     const std::string said = log.finish();
-    STRCMP_CONTAINS("1 GiB were asked for; sysctl -w net.core.rmem_max=1073741824", said.c_str());
+    STRCMP_CONTAINS("1 GiB were requested; sysctl -w net.core.rmem_max=1073741824", said.c_str());
     STRCMP_CONTAINS("sysctl -w net.core.wmem_max=1073741824", said.c_str());
   }
 
@@ -524,7 +524,7 @@ class UdpSocketBodies : public UdpPair {
     STRCMP_CONTAINS("plan buffers of 65536 bytes", a->socket.open(options).error().cure);
     options = a->options("127.0.0.1:0");
     options.headroom_bytes = 2048;
-    STRCMP_CONTAINS("behind the headroom", a->socket.open(options).error().answer);
+    STRCMP_CONTAINS("its headroom leaves no space", a->socket.open(options).error().answer);
     options = a->options("127.0.0.1:0");
     options.peer = at("[::1]:5");
     STRCMP_CONTAINS("other family", a->socket.open(options).error().answer);

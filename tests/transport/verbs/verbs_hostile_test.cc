@@ -62,7 +62,7 @@ TEST(VerbsHostile, WhatIsNoRecordIsHungUpOnAndToldOnce) {
   // Lines about the honest connection may come in between.
   const std::string text = log.finish();
   const std::string told = "bedplate: warning: verbs: refusing a connection from a local socket: a "
-                           "malformed record; further ones are counted only\n";
+                           "malformed record; further ones are only counted\n";
   const size_t at = text.find(told);
   CHECK_TEXT(at != std::string::npos, text.c_str());
   CHECK_TEXT(text.find("refusing", at + told.size()) == std::string::npos, text.c_str());

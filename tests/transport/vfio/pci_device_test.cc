@@ -95,10 +95,10 @@ TEST(PciDevice, NeighboursAreOfTheGroupButForBridges) {
 
 TEST(PciDevice, ThatIsNotThereIsToldFromThoseThatAre) {
   auto none = look_up_pci_device("0000:04:00.0", machine.path());
-  STRCMP_EQUAL("looking for the PCI device 0000:04:00.0: there is none at this address; there are: "
-               "0000:00:1f.2, 0000:00:1f.3, 0000:03:00.0; correct the address (lspci -D names what "
-               "is where)",
-               text_of(none.error()).c_str());
+  STRCMP_EQUAL(
+      "looking for the PCI device 0000:04:00.0: there is none at this address; there are: "
+      "0000:00:1f.2, 0000:00:1f.3, 0000:03:00.0; correct the address (lspci -D lists the devices)",
+      text_of(none.error()).c_str());
   CHECK_FALSE(look_up_pci_device("..", machine.path()).ok());
 }
 
@@ -114,7 +114,7 @@ TEST(PciDevice, IsReservedAndTakenFromItsDriver) {
   auto given = give_to_vfio(kDisk, machine.path());
   STRCMP_EQUAL(kDisk, machine.text("/sys/bus/pci/drivers/ahci/unbind").c_str());
   STRCMP_EQUAL(kDisk, machine.text("/sys/bus/pci/drivers_probe").c_str());
-  STRCMP_CONTAINS("giving the PCI device 0000:00:1f.2 to vfio-pci: ahci has it then",
+  STRCMP_CONTAINS("giving the PCI device 0000:00:1f.2 to vfio-pci: afterwards ahci has it",
                   text_of(given.error()).c_str());
 }
 

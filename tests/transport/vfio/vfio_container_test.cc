@@ -123,11 +123,11 @@ TEST(VfioInfo, AnIommuThatDoesNotReachThePoolIsRefused) {
   CHECK(check_reach(wide, kPoolBase, kPoolBase + kGiB - 1).ok());
   CHECK(check_reach({}, kPoolBase, kPoolBase + kGiB - 1).ok());
   STRCMP_EQUAL("comparing the pool's addresses, 0x108000000000 to 0x10803fffffff, with those that "
-               "the IOMMU takes: it takes 39 bits of address, 45 are needed; give the virtual "
-               "machine an IOMMU of 48 bits (QEMU: -device intel-iommu,aw-bits=48); in a machine "
-               "whose own has no more, leave the device to the kernel's driver",
+               "the IOMMU accepts: it accepts 39 address bits, 45 are needed; give the virtual "
+               "machine an IOMMU of 48 bits (QEMU: -device intel-iommu,aw-bits=48); if a machine's "
+               "own IOMMU has fewer, leave the device to the kernel's driver",
                text_of(check_reach(narrow, 0x1080'0000'0000, 0x1080'3fff'ffff).error()).c_str());
-  STRCMP_CONTAINS("a part of them is the machine's own",
+  STRCMP_CONTAINS("the machine reserves a part of them",
                   text_of(check_reach(wide, 0xfed0'0000, 0xff00'0000).error()).c_str());
 }
 
@@ -154,7 +154,7 @@ TEST(VfioPool, WithoutVfioTheModuleIsNamed) {
   test::TestPool pool(test::kTestPoolBaseInRange);
   VfioPool vfio(*pool);
   LONGS_EQUAL(0, vfio.mappings_left());
-  STRCMP_EQUAL("opening /dev/vfio/vfio, by which devices are given to programs: No such file or "
+  STRCMP_EQUAL("opening /dev/vfio/vfio, which gives programs access to devices: No such file or "
                "directory; load the kernel's modules: modprobe -a vfio_iommu_type1 vfio-pci",
                text_of(vfio.open_group("1").error()).c_str());
 }
@@ -212,7 +212,7 @@ TEST(VfioPool, AGroupThatIsTakenIsRefusedWithTheCure) {
   pool.memory(4 * kMiB);
   VfioPool vfio(*pool);
   STRCMP_EQUAL(("opening /dev/vfio/" + group +
-                ", the IOMMU group: Device or resource busy; end the other program that drives a "
+                ", the IOMMU group: Device or resource busy; end the other program that uses a "
                 "device of the group")
                    .c_str(),
                text_of(vfio.open_group(group).error()).c_str());

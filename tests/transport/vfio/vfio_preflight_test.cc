@@ -74,7 +74,7 @@ TEST(VfioPreflight, NoIommuModeIsRefused) {
 TEST(VfioPreflight, ADeviceOfTheKernelsIsToldWithTheCommands) {
   machine.load_vfio();
   machine.add(kNic, "17", "e1000e");
-  STRCMP_EQUAL("looking at who drives 0000:03:00.0: the kernel's e1000e does; echo vfio-pci > "
+  STRCMP_EQUAL("checking who drives 0000:03:00.0: the kernel's e1000e does; echo vfio-pci > "
                "/sys/bus/pci/devices/0000:03:00.0/driver_override; echo 0000:03:00.0 > "
                "/sys/bus/pci/devices/0000:03:00.0/driver/unbind; echo 0000:03:00.0 > "
                "/sys/bus/pci/drivers_probe",
@@ -84,7 +84,7 @@ TEST(VfioPreflight, ADeviceOfTheKernelsIsToldWithTheCommands) {
 TEST(VfioPreflight, SoIsOneOfNobodys) {
   machine.load_vfio();
   machine.add(kNic, "17", "");
-  STRCMP_EQUAL("looking at who drives 0000:03:00.0: no driver does; echo vfio-pci > "
+  STRCMP_EQUAL("checking who drives 0000:03:00.0: no driver does; echo vfio-pci > "
                "/sys/bus/pci/devices/0000:03:00.0/driver_override; echo 0000:03:00.0 > "
                "/sys/bus/pci/drivers_probe",
                machine.check().c_str());
@@ -92,22 +92,22 @@ TEST(VfioPreflight, SoIsOneOfNobodys) {
 
 TEST(VfioPreflight, WithoutVfioPciItsModuleIsNamedFirst) {
   machine.add(kNic, "17", "e1000e");
-  STRCMP_EQUAL(
-      "looking at who drives 0000:03:00.0: the kernel's e1000e does, and the kernel has no "
-      "vfio-pci yet; modprobe vfio-pci; echo vfio-pci > "
-      "/sys/bus/pci/devices/0000:03:00.0/driver_override; echo 0000:03:00.0 > "
-      "/sys/bus/pci/devices/0000:03:00.0/driver/unbind; echo 0000:03:00.0 > "
-      "/sys/bus/pci/drivers_probe",
-      machine.check().c_str());
+  STRCMP_EQUAL("checking who drives 0000:03:00.0: the kernel's e1000e does, and the kernel has no "
+               "vfio-pci yet; modprobe vfio-pci; echo vfio-pci > "
+               "/sys/bus/pci/devices/0000:03:00.0/driver_override; echo 0000:03:00.0 > "
+               "/sys/bus/pci/devices/0000:03:00.0/driver/unbind; echo 0000:03:00.0 > "
+               "/sys/bus/pci/drivers_probe",
+               machine.check().c_str());
 }
 
 TEST(VfioPreflight, NeighboursOfTheKernelsAreNamed) {
   machine.add(kNic, "17", "vfio-pci");
   machine.add("0000:03:00.1", "17", "e1000e");
-  STRCMP_EQUAL("looking at IOMMU group 17, which 0000:03:00.0 is of: it also has 0000:03:00.1 "
-               "(e1000e); bind these to vfio-pci, too, or to no driver; or put the device into a "
-               "slot with a group of its own",
-               machine.check().c_str());
+  STRCMP_EQUAL(
+      "checking IOMMU group 17, which contains 0000:03:00.0: it also contains 0000:03:00.1 "
+      "(e1000e); bind these to vfio-pci, too, or to no driver; or put the device into a "
+      "slot with a group of its own",
+      machine.check().c_str());
 }
 
 TEST(VfioPreflight, WhatSeveralDevicesLackIsSaidOnce) {
@@ -149,7 +149,7 @@ TEST(VfioPreflight, ARealIommuTakesThePoolOrSaysWhyNot) {
 TEST(VfioPreflight, MoreMappingsThanTheKernelTakesAreRefused) {
   const std::string said = look(70000 * kGiB);
   if (said == "no device") BP_SKIP("vfio-pci has no device behind an IOMMU");
-  STRCMP_CONTAINS("70000 regions of at most 1 GiB are needed (heap 70000), it takes 65535; ",
+  STRCMP_CONTAINS("70000 regions of at most 1 GiB are needed (heap 70000), it accepts 65535; ",
                   said.c_str());
   STRCMP_CONTAINS("or raise vfio_iommu_type1.dma_entry_limit", said.c_str());
 }

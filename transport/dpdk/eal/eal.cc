@@ -147,8 +147,8 @@ Result<void> make_known(const Segment& segment) {
       0) {
     return {};
   }
-  Error error = eal_error("making memory of the pool known to EAL");
-  return error.set_doing("making the segment %s known to EAL", segment.owner.text);
+  Error error = eal_error("registering memory of the pool with EAL");
+  return error.set_doing("registering the segment %s with EAL", segment.owner.text);
 }
 
 Result<void> make_known(const PinnedPool& pool, std::span<const std::byte> own) {
@@ -168,7 +168,9 @@ uint64_t eal_memory_bytes(uint64_t heap_bytes) noexcept {
 }
 
 const char* eal_is_impossible() noexcept {
-  return rte_cpu_is_supported() != 0 ? nullptr : "the processor lacks what DPDK was compiled for";
+  return rte_cpu_is_supported() != 0
+             ? nullptr
+             : "the processor lacks instructions that DPDK was compiled for";
 }
 
 bool eal_is_started() noexcept { return is_started.load(std::memory_order_acquire); }
@@ -212,7 +214,7 @@ Result<void> start_eal(const EalOptions& options) {
 
 Result<void> enter_eal() noexcept {
   if (rte_thread_register() == 0) return {};
-  return eal_error("making a shard's thread known to EAL");
+  return eal_error("registering a shard's thread with EAL");
 }
 
 uint64_t eal_heap_used_bytes() noexcept {

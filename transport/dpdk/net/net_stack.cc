@@ -12,18 +12,20 @@ const char* NetStack::check(const NetOptions& options) noexcept {
   const auto is_in = [](uint32_t value, uint32_t low, uint32_t high) {
     return value >= low && value <= high;
   };
-  if (options.address_count > NetOptions::kAddressCountMax) return "a port has up to 16 addresses";
+  if (options.address_count > NetOptions::kAddressCountMax) {
+    return "a port can have up to 16 addresses";
+  }
   for (uint32_t i = 0; i < options.address_count; ++i) {
     const IpPrefix& one = options.addresses[i];
     if (one.family != AF_INET && one.family != AF_INET6) return "an address is missing";
     if (is_multicast(one) || is_loopback(one) || is_unspecified(one) || is_limited_broadcast(one)) {
-      return "an address is none that a station can have";
+      return "an address is not valid for a station";
     }
     if (one.prefix_bits == 0 || one.prefix_bits > one.byte_count() * 8) {
-      return "a prefix has 1 to 32 bits, or 128";
+      return "a prefix must have 1 to 32 bits, or up to 128 with IPv6";
     }
     for (uint32_t k = 0; k < i; ++k) {
-      if (is_same(one, options.addresses[k])) return "an address is there twice";
+      if (is_same(one, options.addresses[k])) return "an address is listed twice";
     }
   }
   const auto is_on_link = [&](const IpAddress& gateway) {
@@ -34,17 +36,17 @@ const char* NetStack::check(const NetOptions& options) noexcept {
   for (const int family : {AF_INET, AF_INET6}) {
     const IpAddress& gateway = family == AF_INET ? options.gateway4 : options.gateway6;
     if (gateway.family == 0) continue;
-    if (gateway.family != family) return "a gateway is of the other family";
-    if (!is_on_link(gateway)) return "a gateway is in none of the port's networks";
+    if (gateway.family != family) return "a gateway has the wrong address family";
+    if (!is_on_link(gateway)) return "a gateway is not in any of the port's networks";
   }
-  if (options.vlan > 4094) return "a VLAN is 1 to 4094, or 0 for none";
-  if (!is_in(options.socket_count_max, 1, 4096)) return "it has 1 to 4096 sockets";
-  if (!is_in(options.membership_count_max, 32, 4096)) return "it has 32 to 4096 memberships";
-  if (!is_in(options.neighbour_count_max, 16, 4096)) return "it has 16 to 4096 neighbours";
-  if (!is_in(options.waiting_count_max, 8, 16384)) return "8 to 16384 datagrams of it wait";
-  if (!is_in(options.path_count_max, 1, 4096)) return "it has 1 to 4096 paths";
+  if (options.vlan > 4094) return "a VLAN must be 1 to 4094, or 0 for none";
+  if (!is_in(options.socket_count_max, 1, 4096)) return "it can have 1 to 4096 sockets";
+  if (!is_in(options.membership_count_max, 32, 4096)) return "it can have 32 to 4096 memberships";
+  if (!is_in(options.neighbour_count_max, 16, 4096)) return "it can have 16 to 4096 neighbours";
+  if (!is_in(options.waiting_count_max, 8, 16384)) return "8 to 16384 of its datagrams can wait";
+  if (!is_in(options.path_count_max, 1, 4096)) return "it can have 1 to 4096 paths";
   if (options.shared != nullptr && options.queue_index >= options.shared->queue_count()) {
-    return "it has no such queue";
+    return "the queue does not exist";
   }
   return nullptr;
 }

@@ -37,16 +37,16 @@ bool PortDatagramSocket::is_valid() const noexcept {
 
 // Returns nullptr, or the contradiction in `options`.
 const char* PortDatagramSocket::problem_of(const DatagramOptions& options) noexcept {
-  if (options.owner.received == nullptr) return "nobody takes what it receives";
+  if (options.owner.received == nullptr) return "it has no handler for received datagrams";
   if (options.local.ip.family != AF_INET && options.local.ip.family != AF_INET6) {
-    return "it has no address: 0.0.0.0 and [::] are all of a family";
+    return "it has no address: 0.0.0.0 and [::] mean all of a family";
   }
   if (options.peer.is_there() && options.peer.ip.family != options.local.ip.family) {
-    return "its peer is of the other family";
+    return "its peer has the other address family";
   }
   if (options.peer.is_there() && options.peer.port == 0) return "its peer has no port";
   if (options.service_class > 63) return "its class of service has more than six bits";
-  if (options.headroom_bytes != 0) return "what lies before a datagram is not its owner's";
+  if (options.headroom_bytes != 0) return "headroom before datagrams is not supported";
   return nullptr;
 }
 
@@ -61,7 +61,7 @@ Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
   if (options.multicast_interface != nullptr &&
       std::strcmp(options.multicast_interface, parts_.name) != 0) {
     return error.set_answer_errno(ENODEV).set_cure(
-        "name the port itself as the interface of multicast, or none");
+        "name the port itself as the multicast interface, or none");
   }
   if (options.peer.is_there() && !is_multicast(options.peer.ip) &&
       !parts_.routes.is_own(options.peer.ip) &&
@@ -77,7 +77,7 @@ Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
     error.set_answer_errno(outcome);
     switch (outcome) {
       case EADDRNOTAVAIL:
-        return error.set_cure("choose an address of the port's, or 0.0.0.0, [::]");
+        return error.set_cure("choose an address of the port, or 0.0.0.0 or [::]");
       case EADDRINUSE: return error.set_cure("choose another UDP port, or let both share it");
       default: return error.set_cure("plan more sockets on the port");
     }
@@ -125,13 +125,14 @@ Result<void> PortDatagramSocket::change_membership(bool is_join, const IpAddress
                             DatagramAddress{group, 0, 0}.text().c_str(), parts_.name)
                     .set_answer_errno(outcome);
   switch (outcome) {
-    case EADDRINUSE: return error.set_cure("it is joined already: join it once");
-    case EADDRNOTAVAIL: return error.set_cure("leave what was joined, with the same source");
+    case EADDRINUSE: return error.set_cure("join it only once: it is already joined");
+    case EADDRNOTAVAIL: return error.set_cure("leave only what was joined, with the same source");
     case ENODEV: return error.set_cure("name the port itself as the interface, or none");
     case EINVAL:
-      return error.set_cure("a group is 224.0.0.0/4 or ff00::/8, of the socket's family; so is its "
-                            "source of that family");
-    default: return error.set_cure("plan more memberships on the port; one group has 64 sources");
+      return error.set_cure(
+          "choose a group in 224.0.0.0/4 or ff00::/8, and a source, both of the socket's family");
+    default:
+      return error.set_cure("plan more memberships on the port; a group can have 64 sources");
   }
 }
 

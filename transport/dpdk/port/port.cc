@@ -173,13 +173,13 @@ Result<void> Port::attach() {
   if (const int outcome = rte_dev_probe(arguments.c_str()); outcome < 0) {
     Error error = failed("attaching", outcome);
     if (options_.device.kind != Kind::kPci) return error;
-    return error.set_cure("see that one of its drivers is linked in (bedplate doctor), and that "
-                          "vfio-pci has the device");
+    return error.set_cure("check that one of its drivers is linked in (bedplate doctor), and that "
+                          "the device is bound to vfio-pci");
   }
   const std::string name = arguments.substr(0, arguments.find(','));
   if (const int outcome = rte_eth_dev_get_port_by_name(name.c_str(), &number_); outcome != 0) {
     number_ = RTE_MAX_ETHPORTS;
-    return failed("finding", outcome).set_cure("the device is none of a network");
+    return failed("finding", outcome).set_cure("name a network device");
   }
   return {};
 }
@@ -188,8 +188,8 @@ Result<void> Port::attach_rings() {
   RingPair* pair = find_pair(options_.device.argument);
   if (pair == nullptr || pair->user_count == 2) {
     return Error{failed("attaching", ENOSPC)}
-        .set_answer("%s", pair == nullptr ? "there are too many rings" : "two ports have it")
-        .set_cure("let two ports at most have one ring");
+        .set_answer("%s", pair == nullptr ? "there are too many rings" : "two ports already use it")
+        .set_cure("let at most two ports use a ring");
   }
   const bool is_second = pair->user_count == 1;
   for (uint32_t i = 0; i < options_.queue_count; ++i) {
@@ -215,14 +215,14 @@ Result<void> Port::attach_rings() {
 Result<void> Port::configure() {
   rte_eth_dev_info info = {};
   if (const int outcome = rte_eth_dev_info_get(number_, &info); outcome != 0) {
-    return failed("asking what it is of", outcome);
+    return failed("asking for the properties of", outcome);
   }
   const uint32_t queues_max = std::min(info.max_rx_queues, info.max_tx_queues);
   if (options_.queue_count > queues_max) {
     return failed("configuring", EINVAL)
         .set_answer("the device has %u queues, and %u shards are to use it", queues_max,
                     options_.queue_count)
-        .set_cure("name %u shards at most in shards of [[port]]", queues_max);
+        .set_cure("name at most %u shards in shards of [[port]]", queues_max);
   }
   rte_eth_conf conf = {};
   conf.rxmode.mtu = options_.mtu_bytes;
@@ -306,7 +306,7 @@ Result<void> Port::start() {
   }
   BP_LOG_INFO("port %s: %s", options_.name.c_str(),
               has(kReceiveInterrupts) ? "frames wake an idle shard"
-                                      : "nothing wakes an idle shard: it looks by time");
+                                      : "nothing wakes an idle shard: it polls by a timer");
   watch();
   return {};
 }

@@ -64,9 +64,9 @@ void look_at_pci(const std::string& port, const PortDevice& device, std::vector<
   if (!identity.ok() || has_pci_driver(identity.value())) return;
   problems->push_back(
       problem_of(port, device)
-          .set_answer("it is a %04x:%04x, which no driver that is linked in is for; these are: %s",
+          .set_answer("it is a %04x:%04x, for which no driver is linked in; linked in are: %s",
                       identity.value().vendor, identity.value().device, dpdk_drivers())
-          .set_cure("build with its driver in DRIVERS, where DPDK has one"));
+          .set_cure("build with its driver in DRIVERS, if DPDK has one"));
 }
 
 void look_at_interface(const std::string& port, const PortDevice& device,
@@ -75,7 +75,7 @@ void look_at_interface(const std::string& port, const PortDevice& device,
   const char* name = device.argument.c_str();
   if (if_nametoindex(name) == 0) {
     problems->push_back(problem.set_answer("there is no such network interface")
-                            .set_cure("ip link lists those that there are"));
+                            .set_cure("name one that `ip link` lists"));
     return;
   }
   const Fd socket_fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
@@ -111,23 +111,24 @@ Result<PortDevice> parse_port_device(std::string_view text) {
   const std::string_view head = text.substr(0, colon);
   const auto* word = std::find_if(std::begin(kWords), std::end(kWords),
                                   [head](const KindWord& one) { return one.word == head; });
-  if (word == std::end(kWords)) return refused(text, "no device is called so");
+  if (word == std::end(kWords)) return refused(text, "this kind of device does not exist");
   const bool has_argument = colon != std::string_view::npos;
   const std::string_view argument = has_argument ? text.substr(colon + 1) : "";
   if (has_argument != (word->argument_max > 0)) {
-    return refused(text, has_argument ? "nothing can follow here" : "what it is on is missing");
+    return refused(text, has_argument ? "this kind of device has no name or path"
+                                      : "its name or path is missing");
   }
   if (has_argument && (argument.empty() || argument.size() > word->argument_max)) {
-    return refused(text, argument.empty() ? "what it is on is missing" : "it is too long");
+    return refused(text, argument.empty() ? "its name or path is missing" : "it is too long");
   }
   // These characters have a meaning to DPDK or the kernel.
   if (argument.find_first_of(", =[]\"'\t") != std::string_view::npos) {
-    return refused(text, "it has a blank, a comma or the like in it");
+    return refused(text, "it contains a space, a comma or a similar character");
   }
   if (word->kind == Kind::kMemif ? !argument.starts_with('/')
                                  : argument.find('/') != std::string_view::npos) {
-    return refused(
-        text, word->kind == Kind::kMemif ? "the path does not begin with /" : "a name has no /");
+    return refused(text, word->kind == Kind::kMemif ? "the path does not begin with /"
+                                                    : "a name must not contain /");
   }
   return PortDevice{word->kind, std::string(argument)};
 }
@@ -138,7 +139,7 @@ void look_at_port_device(const std::string& port, const PortDevice& device,
   if (driver[0] != '\0' && !has_dpdk_driver(driver)) {
     problems->push_back(
         problem_of(port, device)
-            .set_answer("the driver %s is not linked in; these are: %s", driver, dpdk_drivers())
+            .set_answer("the driver %s is not linked in; linked in are: %s", driver, dpdk_drivers())
             .set_cure("build with %s in DRIVERS", driver));
     return;
   }

@@ -25,7 +25,7 @@ const char* Exposures::serve(const PeerGeneration& who, const std::byte* body) n
       read_once<OperationRequest>(&shared->request);
   const uint64_t data_offset = offset.bytes + sizeof(OperationRecord);
   if (kind > OperationKind::kCompareSwap || bytes > region.size() - data_offset) {
-    return "an operation of no kind, or longer than its eager region";
+    return "an operation of an unknown kind, or longer than its eager region";
   }
   const uint64_t touched = is_atomic(kind) ? sizeof(uint64_t) : bytes;
   OperationState state = OperationState::kRefused;

@@ -16,7 +16,7 @@ Result<void> PeerCopy::open(const ShmPlace& place, SingleCopy& single_copy,
   if (!memory_) memory_.reset(new (std::nothrow) PeerMemory);
   if (!memory_) {
     return error_while("opening the memory of member %u", peer)
-        .set_answer("there is no memory for the books of it")
+        .set_answer("there is no memory for its records")
         .set_cure("give the heap more");
   }
   const uint32_t pid = place.members().pid(peer);
@@ -24,7 +24,7 @@ Result<void> PeerCopy::open(const ShmPlace& place, SingleCopy& single_copy,
   // Without it we would not notice that the process has ended and its number belongs to another.
   if (!pidfd_.is_open()) {
     return error_from_errno("opening the process %u of member %u, to see when it ends", pid, peer)
-        .set_cure("allow more open files (LimitNOFILE=), where that is what the system says");
+        .set_cure("allow more open files (LimitNOFILE=), if they are exhausted");
   }
   const auto card = read_once<SingleCopyCard>(&place.segment().card(peer));
   auto attached = single_copy.attach({static_cast<pid_t>(pid), pidfd_.number()}, card, *memory_);

@@ -54,7 +54,7 @@ void ShmDispatch::handle(ShmEndpoint& from, const SlotHeader& header, const std:
     case SlotKind::kEager: return handle_eager(from, header, body);
     case SlotKind::kLoan: return handle_loan(from, header, body);
     case SlotKind::kControl: return handle_control(from, header, body, box != nullptr);
-    default: return cut_off(from, "a message of no kind");
+    default: return cut_off(from, "a message of an unknown kind");
   }
 }
 
@@ -90,7 +90,7 @@ void ShmDispatch::handle_control(ShmEndpoint& from, const SlotHeader& header, co
   } else {
     const auto box = read_once<uint32_t>(body);
     nonsense = boxes_ == nullptr || box >= parts_->outgoing.place.shape().box_count
-                   ? "a box that there is not"
+                   ? "a box that does not exist"
                    : boxes_->hear(from, what, box, came_by_box);
   }
   if (nonsense != nullptr) cut_off(from, nonsense);

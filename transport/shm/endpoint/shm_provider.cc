@@ -68,7 +68,7 @@ Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept 
   }
   return error_while("connecting to %s", peer.name)
       .set_answer("no living member has this name")
-      .set_cure("see who is there with `bedplate stats`, or wait until it has joined "
+      .set_cure("list the members with `bedplate stats`, or wait until it has joined "
                 "(PeerEventKind::kJoined)");
 }
 
@@ -80,7 +80,7 @@ bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {
     error.set_cure("end this process, and see the owner's log for the reason");
   } else if (view_.is_pool_gone() || place().members().is_owner_gone()) {
     error.set_answer("the owner of the pool has died or stopped");
-    error.set_cure("end, and join the new pool when the owner is there again");
+    error.set_cure("end this process, and join the new pool when the owner runs again");
   } else if (peer >= count) {
     error.set_answer("the group has %u members", count);
     error.set_cure("members are 0..%u", count - 1);
@@ -89,7 +89,7 @@ bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {
     error.set_cure("use the provider self");
   } else if (const MemberWord word = place().members().word(peer);
              word.state != MemberState::kAlive) {
-    error.set_answer("its place is %s", to_text(word.state));
+    error.set_answer("its slot is %s", to_text(word.state));
     error.set_cure("wait until it has joined (PeerEventKind::kJoined)");
   } else {
     return true;
@@ -107,15 +107,15 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
   ShmEndpoint* endpoint = endpoints_.try_make(peer);
   if (endpoint == nullptr) {
     error.set_answer("there is no memory for an endpoint");
-    return error.set_cure("free some, or give the heap more: `bedplate stats` says who has it");
+    return error.set_cure("free some, or give the heap more: `bedplate stats` shows who uses it");
   }
   if (endpoint->incoming().is_cut_off()) {
-    error.set_answer("it was cut off: what it wrote made no sense");
+    error.set_answer("it was cut off: it wrote invalid data");
     return error.set_cure("end that process, and see the log for what it wrote");
   }
   if (segment().has_cut_off(peer, member())) {
-    error.set_answer("it has cut this member off: what this process wrote made no sense to it");
-    return error.set_cure("end this process, and see the log of that one for what it found");
+    error.set_answer("it has cut this member off: this process wrote invalid data");
+    return error.set_cure("end this process, and see the peer's log for what it found");
   }
   return endpoint;
 }
@@ -159,8 +159,8 @@ void ShmProvider::report() noexcept {
     BP_LOG_INFO("private memory of members is copied through the pool instead");
   }
   if (const uint32_t waiter = dispatch_.take_waiter(); waiter != UINT32_MAX) {
-    BP_LOG_WARNING("receiving from member %u (%s): there is no memory for its endpoint, so what it "
-                   "has sent waits, and what is behind that; free some, or give the heap more",
+    BP_LOG_WARNING("receiving from member %u (%s): there is no memory for its endpoint, so its "
+                   "messages wait, and those behind them; free some, or give the heap more",
                    waiter, members.name(waiter).text);
   }
   while (const ShmEndpoint* endpoint = dispatch_.take_cut_off()) {

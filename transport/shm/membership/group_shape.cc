@@ -70,7 +70,7 @@ Result<void> check_group_shape(const GroupShape& shape) noexcept {
   if (uint64_t{shape.eager_bytes} * shape.eager_count < least) {
     return configuration_error_while("laying out a group of FIFOs")
         .set_answer("eager_bytes is %u and eager_count is %u", shape.eager_bytes, shape.eager_count)
-        .set_cure("eager_bytes times eager_count must be %" PRIu64 " at least in the layout %s",
+        .set_cure("eager_bytes times eager_count must be at least %" PRIu64 " in the layout %s",
                   least, to_text(shape.kind));
   }
   return {};

@@ -46,7 +46,7 @@ Result<GroupTerms> read_group_terms(std::span<const std::byte> layout, const cha
     return error.set_answer("its layout has %zu bytes, not %zu", layout.size(), sizeof terms);
   }
   std::memcpy(static_cast<void*>(&terms), layout.data(), sizeof terms);
-  if (!makes_sense(terms)) return error.set_answer("its order of single copy makes no sense");
+  if (!makes_sense(terms)) return error.set_answer("its order of single copy is not valid");
   return terms;
 }
 

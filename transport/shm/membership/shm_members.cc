@@ -125,8 +125,8 @@ void ShmProvider::look_for_cut_offs() noexcept {
     if (!segment().has_cut_off(peer, member())) return;
     if (!endpoint.way().is_open()) return;
     endpoint.way().close();
-    BP_LOG_WARNING("member %u (%s, process %u) has cut this member (%u) off: it found nonsense in "
-                   "what this process wrote; its log says what",
+    BP_LOG_WARNING("member %u (%s, process %u) has cut this member (%u) off: this process wrote "
+                   "invalid data; see the log of that one",
                    peer, place().members().name(peer).text, place().members().pid(peer), member());
     tell(PeerEventKind::kCutOff, peer, endpoint.generation());
   });

@@ -36,7 +36,7 @@ Result<void> BellWatch::start(const std::vector<FutexBell>& bells, Doorbell& doo
   // Probes for the call: a kernel that has it refuses an empty list with EINVAL.
   if (wait_any(nullptr, 0, nullptr); errno != EINVAL) {
     return error_from_errno("waiting on the doorbells of groups (futex_waitv)")
-        .set_cure("it takes Linux 5.16; in a container, a seccomp profile that allows it");
+        .set_cure("use Linux 5.16 or newer; in a container, a seccomp profile that allows it");
   }
   bells_ = bells;
   members_ = members;

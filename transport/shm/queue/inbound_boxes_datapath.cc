@@ -84,7 +84,7 @@ const char* InboundBoxes::hear(ShmEndpoint& from, ShmControl what, uint32_t box,
     case ShmControl::kBoxClosed:
       // This message must come through the FIFO: a box is not closed while it is being read.
       return came_by_box ? "the end of a box inside a box" : close(from, box);
-    default: return "a control message of no kind";
+    default: return "a control message of an unknown kind";
   }
 }
 

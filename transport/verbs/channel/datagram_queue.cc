@@ -36,7 +36,7 @@ Result<void> DatagramQueue::create(const DatagramQueueOptions& options) noexcept
   if (queue_pair_ == nullptr) {
     return error_from_errno("making a queue pair for datagrams of %s with %u requests",
                             options_.device->kind().name, options_.count)
-        .set_cure("have fewer datagrams under way, or none");
+        .set_cure("plan fewer datagrams, or none");
   }
   BP_TRY(bring_up());
   post_receives();

@@ -26,10 +26,10 @@ const char* why_broken(const VerbsLink& link, const SendQueue& queue) noexcept {
   const bool is_ours = !link.is_connecting.load(std::memory_order_acquire);
   const bool has_failed = is_ours && link.queue_pair.is_failed();
   if (link.was_refused.load(std::memory_order_acquire) || (has_failed && queue.is_idle())) {
-    return "it asked for memory that it was not given";
+    return "it asked for memory that it may not access";
   }
-  return has_failed ? "it is silent, or asked for memory that it was not given"
-                    : "the peer is gone or begins anew";
+  return has_failed ? "it does not answer, or asked for memory that it may not access"
+                    : "the peer is gone or restarts";
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ void VerbsEndpoint::look_at_progress(uint64_t now_ns) noexcept {
     return;
   }
   if (now_ns - seen_ns_ >= parts_.stall_ns_max) {
-    return break_life("its device, or this one, does not end what was posted", false);
+    return break_life("its device, or this one, does not complete posted requests", false);
   }
   const uint32_t room_kept = kAcknowledgementsMax - outgoing_.acknowledgements_out() + 1;
   if (is_kicked_ || queue.room() <= room_kept) return;
@@ -109,7 +109,9 @@ void VerbsEndpoint::begin_life() noexcept {
   channel_.is_live = true;
   channel_.is_cut_off = false;
   has_refused_ = false;
-  if (!outgoing_.begin_life()) break_life("it claims to have received what was not sent", true);
+  if (!outgoing_.begin_life()) {
+    break_life("it claims to have received messages that were not sent", true);
+  }
 }
 
 void VerbsEndpoint::begin_sending() noexcept {
@@ -132,7 +134,7 @@ void VerbsEndpoint::break_by_device(ibv_wc_status status) noexcept {
   char why[160];
   const uint32_t packet_bytes = mtu_bytes(std::min(channel_.link.mtu, channel_.link.peer.mtu));
   std::snprintf(why, sizeof why,
-                "it answers no more (%s); if it comes back at once, let the way carry UDP port "
+                "it no longer answers (%s); if it comes back at once, make the path carry UDP port "
                 "4791 with %u bytes of data in a packet",
                 ibv_wc_status_str(status), packet_bytes);
   break_life(why, false);
@@ -233,19 +235,19 @@ Result<RemoteMemory> VerbsEndpoint::expose(std::span<std::byte> memory) {
   }
   Error error =
       error_while("exposing %s to %s", format_bytes(memory.size()).text, channel_.link.name.c_str())
-          .set_cure("export its segment, or take the memory from one that is exported");
+          .set_cure("export its segment, or use memory of an exported one");
   if (!windows_.can_bind(kVerbsLoanCountMax, memory)) {
-    return error.set_answer("no export holds it that may be read and written, and memory windows "
-                            "are not used here or cannot hold it");
+    return error.set_answer("no export that may be read and written contains it, and memory "
+                            "windows are not used here or cannot contain it");
   }
   if (!channel_.may_send) return error.set_answer("it is not connected");
   const uint32_t window = windows_.next_exposure();
   if (window == MemoryWindows::kNone) {
-    return error.set_answer("it has as many memory windows as it may have (%u)",
+    return error.set_answer("it already has all of its memory windows (%u)",
                             MemoryWindows::kExposureCountMax);
   }
   if (!channel_.has_room()) {
-    error.set_answer("its queue is full of requests that have not ended");
+    error.set_answer("its queue is full of requests that have not completed");
     return error.set_cure("poll, then try again");
   }
   const bool has_atomics = parts_.device->has_atomics();

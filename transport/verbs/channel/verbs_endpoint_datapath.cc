@@ -88,7 +88,7 @@ void VerbsEndpoint::post_batch() noexcept {
     if (outgoing_.owes_acknowledgement()) outgoing_.acknowledge();
     channel_.queue.post();
     if (BP_UNLIKELY(channel_.queue.has_failed())) {
-      break_life("the device takes no requests", false);
+      break_life("the device accepts no requests", false);
     }
   }
   is_dirty_ = false;  // only now: all listed requests are posted

@@ -68,7 +68,7 @@ const char* VerbsEndpoint::take(const VerbsMessageHeader& header, const std::byt
   BP_DCHECK(channel_.is_live && header.mark == link.peer.packet_number);
   if (const char* fault = outgoing_.take_credit(header); fault != nullptr) return fault;
   if (header.kind == VerbsMessageKind::kAcknowledgement) return nullptr;
-  if (header.number != link.received) return "a message out of its order";
+  if (header.number != link.received) return "a message out of order";
   if (!outgoing_.has_peer_credit()) return "more than its window";
   ++link.received;
   const std::span<const std::byte> payload(body, header.bytes);

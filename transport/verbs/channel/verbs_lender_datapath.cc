@@ -68,10 +68,10 @@ const char* VerbsLender::take_returns(const VerbsMessageHeader& header,
   for (uint32_t at = 0; at < header.bytes; at += sizeof(ReturnedLoan)) {
     ReturnedLoan returned;
     std::memcpy(&returned, body + at, sizeof returned);
-    if (returned.loan >= kVerbsLoanCountMax) return "a loan that there is not";
+    if (returned.loan >= kVerbsLoanCountMax) return "a loan that does not exist";
     Lent& record = loans_[returned.loan];
     if (!loans_.is_out(returned.loan) || record.mark != returned.mark || record.is_returning) {
-      return "a loan that was not its";
+      return "a loan that was not lent to it";
     }
     if (record.has_window) {
       record.is_returning = true;

@@ -32,7 +32,7 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
        shape.peer_count_max + (shape.datagram_count > 0 ? 1 : 0), limit(limits.max_qp)},
       {"requests in a queue", "make the window or the operations of a peer smaller", requests,
        limit(limits.max_qp_wr)},
-      {"shared receive queues", "have fewer shards that use verbs", 1, limit(limits.max_srq)},
+      {"shared receive queues", "let fewer shards use verbs", 1, limit(limits.max_srq)},
       {"receives in a shared queue", "make the number of peers or the window smaller", receives,
        limit(limits.max_srq_wr)},
       {"completions in a queue", "make the number of peers or the window smaller",
@@ -126,7 +126,7 @@ Result<void> VerbsProvider::open_loan_bounce(const PinnedPool& pool, std::span<s
   auto opened = parts_.device->add_export(pool, memory, RemoteRights::kRead);
   if (!opened.ok()) return opened.error();
   parts_.loan_bounce_key = opened.value()->remote_key;
-  BP_LOG_INFO("verbs: %s %s memory windows: loans that no export holds are copied, and a "
+  BP_LOG_INFO("verbs: %s %s memory windows: loans that no export contains are copied, and a "
               "borrower of one can read those of others (docs/verbs.md)",
               parts_.device->kind().name,
               parts_.device->has_windows() ? "does not enforce" : "has no");
@@ -204,9 +204,9 @@ Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
     return endpoint.get();
   }
   return error_while("connecting to %s", peer.name == nullptr ? "a peer without a name" : peer.name)
-      .set_answer("%s", peer.name == nullptr ? "verbs knows peers by their names"
+      .set_answer("%s", peer.name == nullptr ? "verbs finds peers by their names"
                                              : "it is not in the list of peers")
-      .set_cure("add it to the list of peers, at both sides");
+      .set_cure("add it to the list of peers, on both sides");
 }
 
 PeerState VerbsProvider::peer_state(uint32_t index) const noexcept {
@@ -316,8 +316,8 @@ void VerbsProvider::lose_device(const char* why) noexcept {
   BP_DCHECK(parts_.is_own_thread());
   if (parts_.is_lost) return;
   parts_.is_lost = true;
-  BP_LOG_WARNING("verbs: lost the device %s: %s; nobody is reached through it any more, start "
-                 "again when it is back",
+  BP_LOG_WARNING("verbs: lost the device %s: %s; its peers cannot be reached any more; restart "
+                 "when it is back",
                  parts_.device->kind().name, why);
   for (const auto& endpoint : endpoints_) endpoint->lose();
 }

@@ -65,7 +65,7 @@ Result<void> check_shape(const VerbsShape& shape) noexcept {
     bool is_good;
     const char* cure;
   } checks[] = {
-      {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "have one at least"},
+      {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "plan at least one"},
       {"messages in a window", shape.window, 2, kWindowMax, std::has_single_bit(shape.window),
        "choose a power of two, such as 64"},
       {"bytes of a message", shape.message_bytes, kMessageBytesMin, kVerbsMessageBytesMax,
@@ -82,8 +82,8 @@ Result<void> check_shape(const VerbsShape& shape) noexcept {
   for (const auto& one : checks) {
     if (one.value >= one.min && one.value <= one.max && one.is_good) continue;
     return error_while("planning the queues of verbs")
-        .set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " can be", one.value, one.what,
-                    one.min, one.max)
+        .set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " are possible", one.value,
+                    one.what, one.min, one.max)
         .set_cure("%s", one.cure);
   }
   return {};

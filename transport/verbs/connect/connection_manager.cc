@@ -21,8 +21,8 @@ static_assert(sizeof(HandshakeRecord) <= 148);  // the least capacity, of a reje
 
 Error not_opened(const char* doing) noexcept {
   return error_from_errno("%s", doing)
-      .set_cure("load the kernel's module rdma_ucm (modprobe rdma_ucm), or write connect = "
-                "\"socket\"");
+      .set_cure(
+          "load the kernel's module rdma_ucm (modprobe rdma_ucm), or set connect = \"socket\"");
 }
 
 sockaddr_storage to_kernel(const SocketAddress& address) noexcept {
@@ -91,8 +91,8 @@ Result<void> ConnectionManager::open(const VerbsDevice& device,
   if (listen == nullptr) return {};
   if (listen->kind == SocketAddress::Kind::kUnix) {
     return error_while("listening at unix:%s", listen->path.c_str())
-        .set_answer("the RDMA connection manager knows IP addresses only")
-        .set_cure("write a tcp: address, or connect = \"socket\"");
+        .set_answer("the RDMA connection manager supports IP addresses only")
+        .set_cure("set a tcp: address, or connect = \"socket\"");
   }
   sockaddr_storage address = to_kernel(*listen);
   int is_shared = 1;
@@ -221,7 +221,8 @@ void ConnectionManager::translate(const rdma_cm_event& raw, Event* event, CmHell
       copy(&event->record, sizeof event->record);
       return;
     case RDMA_CM_EVENT_REJECTED:
-      event->why = raw.status == kRejectedByPeer ? "it rejects the call" : "nobody listens there";
+      event->why =
+          raw.status == kRejectedByPeer ? "it rejected the connection" : "nothing listens there";
       // An empty rejection comes from the peer's kernel: the call was closed.
       if (copy(&event->record, sizeof event->record) && has_magic(event->record)) {
         event->kind = Event::Kind::kRecord;

@@ -40,7 +40,7 @@ void VerbsDevice::handle_event(const ibv_async_event& event) noexcept {
   }
   // Peers can cause some of them: one line a second is enough.
   if (event_lines_.try_pass()) {
-    BP_LOG_INFO("verbs: %s says: %s", kind_.name, ibv_event_type_str(event.event_type));
+    BP_LOG_INFO("verbs: %s reports: %s", kind_.name, ibv_event_type_str(event.event_type));
   }
 }
 

@@ -70,7 +70,7 @@ void LinkAnswerer::drop_strangers(uint32_t count_max) noexcept {
 
 void LinkAnswerer::give_up(LinkTalk& stranger) noexcept {
   BP_DCHECK(parts_.is_own_thread() && stranger.stage == Stage::kAwaitHello);
-  if (stranger.bytes > 0) parts_.refused_hosts.tell_once(stranger.host, "half a record");
+  if (stranger.bytes > 0) parts_.refused_hosts.tell_once(stranger.host, "an incomplete record");
   parts_.talks.drop(stranger);
 }
 

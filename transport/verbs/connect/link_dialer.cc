@@ -58,7 +58,7 @@ void LinkDialer::dial(VerbsLink& link, uint64_t now_ns) noexcept {
   std::snprintf(talk->host, sizeof talk->host, "%s", addresses_[link.place].c_str());
   if (!parts_.talks.watch(*talk, EPOLLOUT)) {
     parts_.talks.drop(*talk);
-    back_off(link, "it cannot be watched");
+    back_off(link, "its socket cannot be watched");
   }
 }
 
@@ -109,7 +109,7 @@ void LinkDialer::take_welcome(LinkTalk& talk) noexcept {
   }
   if (record.instance == link.cut_instance) {
     parts_.talks.drop(talk);
-    return back_off(link, "it broke the rules before", "restart it");
+    return back_off(link, "it violated the protocol before", "restart it");
   }
   // The shard takes messages as soon as the queue pair can receive.
   HandshakeRecord ready = handshake_.make_record(HandshakeKind::kReady, &link);
@@ -153,17 +153,16 @@ void LinkDialer::back_off(VerbsLink& link, const char* why, const char* cure) no
   BP_DCHECK(parts_.is_own_thread() && why != nullptr);
   LinkBackoff& backoff = parts_.backoff(link);
   if (cure == nullptr) {
-    cure = "see whether it is started and listens there";
+    cure = "check that it runs and listens there";
     if (parts_.options.is_by_manager) {
       cure = parts_.options.device->quirks().loses_manager
-                 ? "see whether it is started and listens there, by rdma_cm too; where the "
-                   "interface of soft RoCE was down at either, make its link anew (rdma link "
-                   "delete, add)"
-                 : "see whether it is started and listens there, by rdma_cm too";
+                 ? "check that it runs and listens there, by rdma_cm too; if the interface of soft "
+                   "RoCE was down on either side, make its link again (rdma link delete, add)"
+                 : "check that it runs and listens there, by rdma_cm too";
     }
   }
   if (backoff.try_tell(monotonic_ns())) {
-    BP_LOG_WARNING("verbs: connecting to %s at %s: %s; trying on; %s", link.name.c_str(),
+    BP_LOG_WARNING("verbs: connecting to %s at %s: %s; still trying; %s", link.name.c_str(),
                    addresses_[link.place].c_str(), why, cure);
   }
   backoff.delay();

@@ -20,7 +20,7 @@ Result<void> LinkListener::open(const SocketAddress& address) noexcept {
   auto listening = listen_at(address);
   if (!listening.ok()) {
     Error error = listening.error();
-    return error.set_cure("choose an address that this machine has and nobody listens at");
+    return error.set_cure("choose an address of this machine that is not in use");
   }
   fd_ = listening.take();
   set_blocking(fd_.number(), false);
@@ -39,7 +39,7 @@ Fd LinkListener::accept() noexcept {
     return fd;
   }
   if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return fd;
-  const Error shortage = error_from_errno("accepting a connection of verbs, which is tried on")
+  const Error shortage = error_from_errno("accepting a connection of verbs, which is retried")
                              .set_cure("free memory");  // if descriptors were not short
   if (!was_shortage_told_ && shortages_.try_pass()) {
     log_error(shortage);

@@ -47,7 +47,7 @@ Result<void> QueuePair::bring_to(ibv_qp_attr& attributes, int mask, const char* 
   }
   errno = outcome;
   return error_from_errno("bringing a queue pair of %s to %s", device_->kind().name, name)
-      .set_cure("is there a route to the peer's address from this device's? see the kernel's log");
+      .set_cure("check that this device's address has a route to the peer's; see the kernel's log");
 }
 
 Result<void> QueuePair::create(const VerbsDevice& device,

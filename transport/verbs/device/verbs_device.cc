@@ -23,7 +23,7 @@ Result<ibv_mr*> register_memory(ibv_pd* domain, std::span<std::byte> memory, int
     return error.set_cure("raise the limit of locked memory (ulimit -l unlimited), or give the "
                           "machine more memory");
   }
-  return error.set_cure("see the kernel's log for what %s does not like about it", device);
+  return error.set_cure("see the kernel's log for why %s refuses it", device);
 }
 
 ibv_context* open_context(const std::string& name) noexcept {
@@ -190,7 +190,7 @@ const VerbsExport* VerbsDevice::find_export(const void* memory, uint64_t bytes,
 Result<void> VerbsDevice::check_demands(std::span<const VerbsDemand> demands) const {
   for (const VerbsDemand& demand : demands) {
     if (demand.needed <= demand.limit) continue;
-    return error_while("fitting the plan into what %s has", kind_.name)
+    return error_while("fitting the plan into the limits of %s", kind_.name)
         .set_answer("%" PRIu64 " %s are needed, it has %" PRIu64, demand.needed, demand.what,
                     demand.limit)
         .set_cure("%s", demand.cure);

@@ -48,7 +48,7 @@ Error no_device() {
     error.set_answer("the kernel has %s, but its module ib_uverbs is not loaded", device.c_str());
     return error.set_cure("modprobe ib_uverbs");
   }
-  error.set_answer("the kernel has %s, but none of the drivers in this program fits it",
+  error.set_answer("the kernel has %s, but none of the drivers in this program supports it",
                    device.c_str());
   return error.set_cure("use a device of these drivers (%s); /dev/infiniband must be readable",
                         verbs_drivers());
@@ -192,7 +192,7 @@ Result<VerbsPort> choose_verbs_port(const std::string& device, uint8_t port) {
     else if (port == 0) error.set_doing("looking for the RDMA device %s", device.c_str());
     else error.set_doing("looking for the RDMA device %s, port %u", device.c_str(), port);
     error.set_answer("there are: %s", names.c_str());
-    return error.set_cure("name one of these, or none to have the first that can be used");
+    return error.set_cure("name one of these, or none to use the first that is usable");
   }
   error.set_doing("using the RDMA device %s, port %u", near_miss->device.c_str(), near_miss->port);
   if (!near_miss->is_active) {

@@ -52,19 +52,19 @@ TEST(PortDevice, EachKindHasAWord) {
 }
 
 TEST(PortDevice, OtherWordsAreRefusedWithTheirReason) {
-  check_refused("", "no device is called so");
-  check_refused("eth0", "no device is called so");
-  check_refused("03:00.0", "no device is called so");
-  check_refused("0000:03:00.0x", "no device is called so");
-  check_refused("0000:0g:00.0", "no device is called so");
-  check_refused("pcap:eth0", "no device is called so");
-  check_refused("af_packet", "what it is on is missing");
-  check_refused("af_packet:", "what it is on is missing");
+  check_refused("", "this kind of device does not exist");
+  check_refused("eth0", "this kind of device does not exist");
+  check_refused("03:00.0", "this kind of device does not exist");
+  check_refused("0000:03:00.0x", "this kind of device does not exist");
+  check_refused("0000:0g:00.0", "this kind of device does not exist");
+  check_refused("pcap:eth0", "this kind of device does not exist");
+  check_refused("af_packet", "its name or path is missing");
+  check_refused("af_packet:", "its name or path is missing");
   check_refused("af_packet:a-name-of-17-bytes", "it is too long");
-  check_refused("af_packet:eth0,qpairs=9", "it has a blank, a comma or the like in it");
-  check_refused("af_packet:../eth0", "a name has no /");
+  check_refused("af_packet:eth0,qpairs=9", "it contains a space, a comma or a similar character");
+  check_refused("af_packet:../eth0", "a name must not contain /");
   check_refused("memif:run/a.sock", "the path does not begin with /");
-  check_refused("null:0", "nothing can follow here");
+  check_refused("null:0", "this kind of device has no name or path");
 }
 
 TEST(PortDevice, WhatIsNotThereIsSaidWithItsCure) {
@@ -72,7 +72,7 @@ TEST(PortDevice, WhatIsNotThereIsSaidWithItsCure) {
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("looking for the device af_packet:no-such-if of the port wan", problems[0].doing);
   STRCMP_EQUAL("there is no such network interface", problems[0].answer);
-  STRCMP_EQUAL("ip link lists those that there are", problems[0].cure);
+  STRCMP_EQUAL("name one that `ip link` lists", problems[0].cure);
 
   // The runtime reports the problems of a PCI device (tests/transport/vfio).
   LONGS_EQUAL(0, look_at("ffff:ff:1f.7").size());
@@ -96,7 +96,7 @@ TEST(PortDevice, ADeviceOfPciWhoseDriverIsNotLinkedInIsNamed) {
   look_at_port_device("wan", port, &problems, machine.path());
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("looking for the device 0000:03:00.0 of the port wan", problems[0].doing);
-  STRCMP_CONTAINS("it is a 1234:11e8, which no driver that is linked in is for; these are: af_",
+  STRCMP_CONTAINS("it is a 1234:11e8, for which no driver is linked in; linked in are: af_",
                   problems[0].answer);
   STRCMP_CONTAINS("build with its driver in DRIVERS", problems[0].cure);
 

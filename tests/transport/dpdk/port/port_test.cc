@@ -183,7 +183,7 @@ TEST(Port, TwoPortsAtMostShareARing) {
   Port third;
   const auto opened = third.open(options);
   CHECK_FALSE(opened.ok());
-  STRCMP_EQUAL("two ports have it", opened.error().answer);
+  STRCMP_EQUAL("two ports already use it", opened.error().answer);
 }
 
 TEST(Port, AnIdleQueueIsLookedAtLessAndLess) {

@@ -239,14 +239,14 @@ TEST(GroupLayout, RefusesWhatIsOutOfRange) {
                refusal([](GroupShape& s) { s.eager_bytes = 8192; }).c_str());
   STRCMP_EQUAL("box_bytes is 512; box_bytes may be 1024..65536, a power of two",
                refusal([](GroupShape& s) { s.box_bytes = 512; }).c_str());
-  STRCMP_EQUAL("eager_bytes is 127 and eager_count is 1; eager_bytes times eager_count must be 128 "
-               "at least in the layout lazy",
+  STRCMP_EQUAL("eager_bytes is 127 and eager_count is 1; eager_bytes times eager_count must be at "
+               "least 128 in the layout lazy",
                refusal([](GroupShape& s) {
                  s.eager_bytes = 127;
                  s.eager_count = 1;
                }).c_str());
-  STRCMP_EQUAL("eager_bytes is 64 and eager_count is 2; eager_bytes times eager_count must be 192 "
-               "at least in the layout mesh",
+  STRCMP_EQUAL("eager_bytes is 64 and eager_count is 2; eager_bytes times eager_count must be at "
+               "least 192 in the layout mesh",
                refusal([](GroupShape& s) {
                  s.kind = GroupKind::kMesh;
                  s.eager_bytes = 64;

@@ -28,7 +28,7 @@ void refused(const GroupTerms& terms) {
   const auto read = handed_over(terms);
   CHECK(!read.ok());
   STRCMP_EQUAL("attaching to group main", read.error().doing);
-  STRCMP_EQUAL("its order of single copy makes no sense", read.error().answer);
+  STRCMP_EQUAL("its order of single copy is not valid", read.error().answer);
   STRCMP_EQUAL("run both programs from the same release of Bedplate", read.error().cure);
 }
 

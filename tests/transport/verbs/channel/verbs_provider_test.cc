@@ -184,7 +184,7 @@ TEST(VerbsProvider, SaysAgainWhileNobodyAnswersAndGoneInTheEnd) {
   CHECK(rig->poll_until([&] { return nobody.am_send(kData, {}) == SendStatus::kGone; }));
   const std::string text = log.finish();
   STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() + ": ").c_str(), text.c_str());
-  STRCMP_CONTAINS("; trying on; see whether it is started and listens there", text.c_str());
+  STRCMP_CONTAINS("; still trying; check that it runs and listens there", text.c_str());
   // Logged once, and not for each try.
   CHECK_EQUAL(std::string::npos, text.find("connecting to b", text.find("connecting to b") + 1));
   rig->restart_b();

@@ -41,8 +41,8 @@ TEST(VerbsReport, APeerThatDoesNotAnswerIsToldOfNowAndThen) {
   options.has_b = false;
   options.address = "tcp:127.0.0.1:1";  // nobody listens there
   options.timing.backoff_ns_min = options.timing.backoff_ns_max = kNsPerMs;
-  const std::string line = "verbs: connecting to b at tcp:127.0.0.1:1: Connection refused; trying "
-                           "on; see whether it is started and listens there";
+  const std::string line = "verbs: connecting to b at tcp:127.0.0.1:1: Connection refused; still "
+                           "trying; check that it runs and listens there";
   const auto count_in = [&line](const std::string& text) {
     uint32_t count = 0;
     for (size_t at = text.find(line); at != std::string::npos; at = text.find(line, at + 1)) {

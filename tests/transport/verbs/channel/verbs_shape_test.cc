@@ -27,7 +27,7 @@ TEST(VerbsShape, ThoseThatCannotBeAreRefusedWithWhatCan) {
   CHECK_FALSE(check_shape({.peer_count_max = 0}).ok());
   CHECK_FALSE(check_shape({.operation_count_max = 0}).ok());
   const auto refused = check_shape({.window = 63});
-  STRCMP_EQUAL("63 messages in a window: from 2 to 16384 can be", refused.error().answer);
+  STRCMP_EQUAL("63 messages in a window: from 2 to 16384 are possible", refused.error().answer);
   STRCMP_EQUAL("choose a power of two, such as 64", refused.error().cure);
 }
 

@@ -163,12 +163,13 @@ TEST(ConnectionManager, WhoIsNotListedIsToldSo) {
     CHECK(rig->poll_until([&] { return log.text().find(": it refuses: ") != std::string::npos; }));
   }
   const std::string text = log.finish();
-  STRCMP_CONTAINS("verbs: refusing a connection from 10.77.0.1: its list of peers does not have "
-                  "this name",
-                  text.c_str());
-  STRCMP_CONTAINS("it refuses: its list of peers does not have this name; trying on; list this "
-                  "appliance there, by its name",
-                  text.c_str());
+  STRCMP_CONTAINS(
+      "verbs: refusing a connection from 10.77.0.1: its list of peers does not contain this name",
+      text.c_str());
+  STRCMP_CONTAINS(
+      "it refuses: its list of peers does not contain this name; still trying; list this "
+      "appliance there, by its name",
+      text.c_str());
 }
 
 // A call returns its heap memory and the device's objects, and registers nothing.
@@ -243,7 +244,7 @@ TEST(ConnectionManager, ListensAtIpAddressesOnly) {
   const auto refused = manager.open(*device, &address);
   CHECK_FALSE(refused.ok());
   STRCMP_EQUAL("listening at unix:/tmp/manager", refused.error().doing);
-  STRCMP_EQUAL("write a tcp: address, or connect = \"socket\"", refused.error().cure);
+  STRCMP_EQUAL("set a tcp: address, or connect = \"socket\"", refused.error().cure);
   const SocketAddress elsewhere = parse_socket_address("tcp:192.0.2.1:7471").take();
   ConnectionManager second;
   CHECK_FALSE(second.open(*device, &elsewhere).ok());

@@ -286,7 +286,7 @@ TEST(VerbsLinks, ADeviceThatEndsNothingIsNotWaitedForWithoutEnd) {
   CHECK(rig->b.to("c").am_send(kHeard, {}) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == 1; }));
   STRCMP_CONTAINS("verbs: lost the connection to c at a local socket: its device, or this one, "
-                  "does not end what was posted",
+                  "does not complete posted requests",
                   log.finish().c_str());
   LONGS_EQUAL(1, rig->b.counters.kicks.read());
   LONGS_EQUAL(0, rig->a.counters.broken.read());
@@ -304,11 +304,11 @@ TEST(VerbsLinks, WhoAnswersUnderAnotherNameIsToldWithBoth) {
     Stranger stranger(this->stranger("x"));
     CHECK_FALSE(stranger.be_called(listener));
   }
-  STRCMP_CONTAINS(("verbs: connecting to b at " + rig->address() +
-                   ": it calls itself x; trying "
-                   "on; correct the address of this peer, or its name")
-                      .c_str(),
-                  log.finish().c_str());
+  STRCMP_CONTAINS(
+      ("verbs: connecting to b at " + rig->address() +
+       ": it calls itself x; still trying; correct the address of this peer, or its name")
+          .c_str(),
+      log.finish().c_str());
   Stranger right(stranger("b"));
   CHECK(right.be_called(listener));
   unlink(rig->address().c_str() + 5);
@@ -330,7 +330,8 @@ TEST(VerbsLinks, AnotherServiceThatAnswersIsBackedOffFrom) {
     CHECK(service.is_hung_up_on);
   }
   STRCMP_CONTAINS(
-      ("verbs: connecting to b at " + rig->address() + ": a malformed answer; trying").c_str(),
+      ("verbs: connecting to b at " + rig->address() + ": a malformed answer; still trying")
+          .c_str(),
       log.finish().c_str());
   Stranger right(stranger("b"));
   CHECK(right.be_called(listener));
@@ -354,7 +355,7 @@ TEST(VerbsLinks, WhoIsOutOfDescriptorsSaysSoOnceWaitsAndGoesOn) {
   const HandshakeRecord hello = stranger.hello();
   stranger.say(&hello, sizeof hello);
   const std::string line =
-      "accepting a connection of verbs, which is tried on: Too many open files; raise ";
+      "accepting a connection of verbs, which is retried: Too many open files; raise ";
   CHECK(rig->poll_until([&] { return count_of(log.text(), line) == 1; }));
   check_that_a_reaches_b();
   // For longer than the log holds a line back. No thread spins meanwhile.
@@ -404,7 +405,7 @@ TEST(VerbsLinks, HalfARecordIsToldThoughNothingIsHungUp) {
   stranger.say(kHandshakeMagic, sizeof kHandshakeMagic);
   CHECK_FALSE(stranger.answer().has_value());
   CHECK(stranger.is_hung_up_on);
-  STRCMP_CONTAINS("verbs: refusing a connection from a local socket: half a record",
+  STRCMP_CONTAINS("verbs: refusing a connection from a local socket: an incomplete record",
                   log.finish().c_str());
 }
 
@@ -428,7 +429,7 @@ TEST(VerbsLinks, WhatCannotBeConnectedIsToldWithItsReason) {
                    rig->device().kind().name + " to RTR (ready to receive): ")
                       .c_str(),
                   text.c_str());
-  STRCMP_CONTAINS("; trying on; is there a route to the peer's address from this device's?",
+  STRCMP_CONTAINS("; still trying; check that this device's address has a route to the peer's; ",
                   text.c_str());
   unlink(rig->address().c_str() + 5);
 }
@@ -565,7 +566,7 @@ TEST(VerbsLinks, WhoAsksForWhatItMayNotIsNamedByItsVictim) {
     CHECK(rig->poll_until([&] { return rig->b.counters.broken.read() == before + 1; }));
     const std::string text = log.finish();
     LONGS_EQUAL(1, count_of(text, "verbs: lost the connection to c at a local socket: it asked for "
-                                  "memory that it was not given"));
+                                  "memory that it may not access"));
     CHECK(rig->poll_until([&] { return !VerbsProvider::is_connected(rig->b.to("c")); }));
     check_that_a_reaches_b();
   }
