@@ -55,7 +55,7 @@ bool BlockService::find_volume(ControlCall& call) noexcept {
   const std::string_view name = call.text("volume");
   if (server_.find_volume(name)) return true;
   call.refuse(error_while("looking for the volume %s", ShownText(name).c_str())
-                  .set_answer("blockd has none of this name")
+                  .set_answer("blockd has no volume of this name")
                   .set_cure("see: bedplate ctl blockd.volumes"));
   return false;
 }
@@ -86,8 +86,8 @@ void BlockService::set_read_only(ControlCall& call) noexcept {
   if (!find_volume(call)) return;
   const VolumePlan& plan = *server_.volumes()[*server_.find_volume(call.text("volume"))].plan;
   if (!call.boolean("on") && plan.read_only) {
-    call.refuse(error_while("letting the volume %.64s take writes", plan.name.c_str())
-                    .set_answer("it was opened for reading alone")
+    call.refuse(error_while("letting the volume %.64s accept writes", plan.name.c_str())
+                    .set_answer("it was opened read-only")
                     .set_cure("set read_only = false in its [[blockd.volume]], and start again"));
     return;
   }
@@ -111,8 +111,8 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
     if (there.boolean("on") && service.is_draining_.load(std::memory_order_relaxed)) {
       there.refuse(error_while("holding the volume %.64s",
                                service.server_.volumes()[index].plan->name.c_str())
-                       .set_answer("blockd drains: all that waits is answered")
-                       .set_cure("hold it when the appliance serves again"));
+                       .set_answer("blockd is draining: waiting requests are answered")
+                       .set_cure("hold it after the next start"));
       return;
     }
     const uint32_t released = service.server_.set_held(index, there.boolean("on"));

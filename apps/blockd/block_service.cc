@@ -203,12 +203,12 @@ void BlockService::preflight(std::vector<Error>* problems) {
   for (const VolumeSettings& volume : settings_.volumes) {
     struct stat status {};
     if (volume.path().empty() || stat(volume.path().c_str(), &status) != 0) continue;
-    Error error = error_while("looking at %s for %s in [blockd]", volume.path().c_str(),
+    Error error = error_while("checking %s for %s in [blockd]", volume.path().c_str(),
                               key_of(volume).c_str());
     if (volume.file.empty() ? S_ISREG(status.st_mode) : S_ISBLK(status.st_mode)) {
       error.set_answer("it is a %s", volume.file.empty() ? "file" : "block device");
       problems->push_back(
-          error.set_cure("say %s instead", volume.file.empty() ? "\"file\"" : "\"device\""));
+          error.set_cure("set %s instead", volume.file.empty() ? "\"file\"" : "\"device\""));
       continue;
     }
     // Writes to a sparse file take space.
@@ -219,7 +219,7 @@ void BlockService::preflight(std::vector<Error>* problems) {
     if (volume.read_only || !has_holes || statvfs(volume.path().c_str(), &system) != 0) continue;
     if (system.f_bavail != 0) continue;
     error.set_answer("it has holes, and its file system is full");
-    problems->push_back(error.set_cure("make room on it"));
+    problems->push_back(error.set_cure("free space on it"));
   }
 }
 
@@ -231,8 +231,8 @@ Result<std::unique_ptr<VolumeStore>> BlockService::open_file(ServiceContext& con
   if (block_bytes > StoreQueue::kBlockBytesMax) {
     return error_while("opening %s for %s in [blockd]", volume.path().c_str(),
                        key_of(volume).c_str())
-        .set_answer("its blocks have %u bytes", block_bytes)
-        .set_cure("name one whose blocks have 4096 at most");
+        .set_answer("its block size is %u bytes", block_bytes)
+        .set_cure("name one with a block size of at most 4096");
   }
   std::unique_ptr<VolumeStore> store = std::make_unique<FileStore>(*file, volume.bytes);
   return store;
@@ -334,8 +334,8 @@ void BlockService::tell_silence(Volume& volume, const VolumeSettings& settings) 
     BP_LOG_WARNING("%s answers again", place.c_str());
     return;
   }
-  BP_LOG_WARNING("%s has ended none of %llu operations for %llu s: clients of volume %s wait "
-                 "for it",
+  BP_LOG_WARNING("%s has completed none of %llu operations for %llu s: clients of volume %s are "
+                 "waiting",
                  place.c_str(), static_cast<unsigned long long>(counters.operations.read()),
                  static_cast<unsigned long long>(StoreSilence::kToldNs / kNsPerSecond),
                  settings.name.c_str());
@@ -351,10 +351,11 @@ void BlockService::tick() noexcept {
     tell_silence(volume, settings_.volumes[i]);
     if (volume.has_told_failure || volume.store_counters->has_failed_flush.read() == 0) continue;
     volume.has_told_failure = true;
-    BP_LOG_ERROR("%s: a flush has failed, so nobody knows what it has lost of the writes since the "
-                 "one before; FLUSH and FUA answer EIO until the volume is opened anew: see what "
-                 "is wrong with it (dmesg), have its clients check their data, start again",
-                 place_of(settings_.volumes[i]).c_str());
+    BP_LOG_ERROR(
+        "%s: a flush has failed, and writes since the previous flush may be lost; FLUSH and FUA "
+        "answer EIO until the volume is opened again: find the cause (dmesg), check the data of "
+        "its clients, and start again",
+        place_of(settings_.volumes[i]).c_str());
   }
   drives_.tick();
   // The drives shut down only after all clients are served.

@@ -23,21 +23,21 @@ void check_volume(ReadTable& read, const VolumeSettings& settings) {
     was_refused |= read.was_refused(store);
     if (!read.has(store)) continue;
     if (first != nullptr) {
-      read.refuse_value(store, std::string("the volume has a \"") + first + "\", too",
-                        "expected one of them");
+      read.refuse_value(store, std::string("the volume also has \"") + first + "\"",
+                        "expected only one of them");
     }
     first = first == nullptr ? store : first;
   }
   if (settings.polled && !read.has("file") && !read.has("device")) {
-    read.refuse_keys({"polled"}, "is of a volume on a file or a block device",
+    read.refuse_keys({"polled"}, "is for a volume on a file or a block device",
                      "expected \"file\" or \"device\" beside it");
   }
   if (!read.has("nvme")) {
     read.refuse_keys({"nvme_namespace", "nvme_queue_depth", "nvme_timeout_ms", "nvme_write_cache"},
-                     "is of a volume on an NVMe drive", "expected \"nvme\" beside it");
+                     "is for a volume on an NVMe drive", "expected \"nvme\" beside it");
   }
   if (!read.has("rbd")) {
-    read.refuse_keys({"rbd_timeout_s"}, "is of a volume on a Ceph image",
+    read.refuse_keys({"rbd_timeout_s"}, "is for a volume on a Ceph image",
                      "expected \"rbd\" beside it");
   }
   if (settings.is_rbd()) {
@@ -58,12 +58,12 @@ void check_ceph(ReadTable& read, const BlockdSettings& settings) {
   const bool is_used = std::any_of(settings.volumes.begin(), settings.volumes.end(),
                                    [](const VolumeSettings& volume) { return volume.is_rbd(); });
   if (is_used && !read.has("ceph")) {
-    read.refuse("[blockd.ceph] is missing, and a volume has \"rbd\"",
+    read.refuse("[blockd.ceph] is missing, but a volume has \"rbd\"",
                 "expected its monitors, user and keyring");
   }
   if (!is_used && read.has("ceph") && !read.was_refused("volume")) {
-    read.refuse("[blockd.ceph] is there, and no volume has \"rbd\"",
-                "expected one, or the table left out");
+    read.refuse("[blockd.ceph] is set, but no volume has \"rbd\"",
+                "expected such a volume, or no [blockd.ceph]");
   }
 }
 

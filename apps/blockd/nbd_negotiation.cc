@@ -202,7 +202,7 @@ void Negotiation::finish_option_header() noexcept {
       if (tls_ == Tls::kNone) {
         return refuse(OptionReplyType::kErrUnsup, "TLS is not configured here");
       }
-      if (is_secure_) return refuse(OptionReplyType::kErrInvalid, "TLS was negotiated before");
+      if (is_secure_) return refuse(OptionReplyType::kErrInvalid, "TLS was already negotiated");
       [[fallthrough]];
     case Option::kList:
     case Option::kStructuredReply:
@@ -216,7 +216,7 @@ void Negotiation::finish_option_header() noexcept {
 
 void Negotiation::finish_export_name() noexcept {
   const size_t index = find_export(exports_, field_);
-  if (index == kNoExport) return disconnect("EXPORT_NAME named no export");
+  if (index == kNoExport) return disconnect("EXPORT_NAME named an unknown export");
   output_.answer_export_name(exports_[index], structured_replies_, !no_zeroes_);
   export_index_ = index;
   state_ = State::kTransmission;
@@ -235,7 +235,7 @@ void Negotiation::finish_name_length() noexcept {
 void Negotiation::finish_info_count() noexcept {
   const auto info_count = field_.number<uint16_t>();
   if (option_left_bytes_ != info_count * sizeof(Be16)) {
-    return refuse(OptionReplyType::kErrInvalid, "the option's data does not fit its contents");
+    return refuse(OptionReplyType::kErrInvalid, "the option's length does not match its contents");
   }
   if (info_count == 0) return answer_option();
   expect(Field::kInfoRequest, sizeof(Be16));
@@ -260,7 +260,7 @@ void Negotiation::finish_query_count() noexcept {
 // Expects the next query; after the last query it answers.
 void Negotiation::expect_query() noexcept {
   if (queries_left_ == 0 ? option_left_bytes_ != 0 : option_left_bytes_ < sizeof(Be32)) {
-    return refuse(OptionReplyType::kErrInvalid, "the option's data does not fit its contents");
+    return refuse(OptionReplyType::kErrInvalid, "the option's length does not match its contents");
   }
   if (queries_left_ == 0) return answer_option();
   expect(Field::kQueryLength, sizeof(Be32));

@@ -217,8 +217,8 @@ def all_osds_are_stopped(cluster, machine, work):
         with cluster.stopped(cluster.osds()):
             cluster.wait_for(lambda: silent_seconds("disk") > 3, "silence")
             before = traffic.acknowledged
-            machine.expect(r"the Ceph image rbd/disk has ended none of [1-9]\d* operations for "
-                           "5 s: clients of volume disk wait for it$", after=seen)
+            machine.expect(r"the Ceph image rbd/disk has completed none of [1-9]\d* operations for "
+                           "5 s: clients of volume disk are waiting$", after=seen)
             while silent_seconds("disk") < STOP_SECONDS:
                 other.verify("meanwhile")
                 time.sleep(0.5)
@@ -289,12 +289,13 @@ LOOKS = [
     ({"user": "other"}, READING.format("other", "/keys/good") + r"it has no \[client.other\]"),
     ({"keyring": "/keys/open"}, READING.format("appliance", "/keys/open") +
      "users other than its owner can read or write it .mode 0644.; chmod 600 /keys/open"),
-    ({"port": 6790}, ASKING + "Connection refused; see that they run"),
-    ({"port": SILENT_PORT, "timeout": 3}, ASKING + "none has answered within 3 s"),
-    ({"port": 3300}, ASKING + "it speaks v2 there, the kernel's client v1; "),
+    ({"port": 6790}, ASKING + "Connection refused; check that they run"),
+    ({"port": SILENT_PORT, "timeout": 3}, ASKING + "none answered within 3 s"),
+    ({"port": 3300}, ASKING +
+     "a monitor speaks protocol v2 there, but the kernel's client needs v1; "),
     ({"image": "rbd/locked"}, MAPPING.format("rbd/locked") + "another client has locked it"),
     ({"image": "rbd/without", "timeout": 10}, MAPPING.format("rbd/without") +
-     "Invalid argument; one that is written to needs its lock"),
+     "Invalid argument; enable the lock that a writable image needs"),
     ({"image": "rbd/journal"}, MAPPING.format("rbd/journal") + "the image has features that this"),
     ({"before": "rmmod rbd"}, MAPPING.format("rbd/disk") + "the kernel's module rbd is not loaded"),
 ]

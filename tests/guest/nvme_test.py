@@ -337,7 +337,7 @@ def a_reset_with_requests_of_two_shards(machine):
         seen = len(machine.lines)
         cookies = [{client.request(nbd.READ, 4096 * i, 512) for i in range(20)} for client in both]
         machine.expect(rf"the NVMe drive {SHARED['pair']} neither answers a command nor aborts it: "
-                       r"it is reset, ", after=seen)
+                       r"it is being reset, ", after=seen)
         other.verify("meanwhile")
         for client, wanted in zip(both, cookies):
             replies = [client.reply() for _ in wanted]
@@ -358,7 +358,7 @@ def volumes_of_one_drive_on_two_shards():
     with tempfile.TemporaryDirectory() as work:
         with ready_machine(work, PAIRS, shared_drives(work)) as machine:
             machine.expect(rf"the NVMe drive {SHARED['few']} grants queues for 1 of 2 shards: its "
-                           r"volumes live on main$")
+                           r"volumes are on main$")
             if any("grants" in line and SHARED["few"] not in line for line in machine.lines):
                 raise Failure("another drive is said to grant fewer")
             for name in SHARED:
@@ -441,7 +441,7 @@ kill -TERM $a; wait $a; echo == ended $?; cat /tmp/a.log
               rf"checking namespace 3 of the NVMe drive {FIRST}: it has no such namespace; ",
               rf"checking namespace 2 of the NVMe drive {FIRST}: it has its blocks formatted with "
               r"metadata; format it without",
-              rf"looking at namespace 1 of the NVMe drive {FIRST} for volume disk: it has 16777216 "
+              rf"checking namespace 1 of the NVMe drive {FIRST} for volume disk: it has 16777216 "
               r'bytes, fewer than "bytes"; lower',
               None]
     guest.expect_refusals(wanted)

@@ -425,8 +425,8 @@ def one_service_drains(box):
     wait_for(lambda: state_of(appliance, "blockd") == "drained", "its drain")
     expect(ask(appliance, "drain", service="blockd")["result"],
            {"service": "blockd", "state": "drained"}, "what is answered to one who wishes it again")
-    expect_in("blockd drains", ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]["message"],
-              "the refusal of what would never be answered")
+    refusal = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]["message"]
+    expect_in("blockd is draining", refusal, "the refusal of what would never be answered")
     expect(ask(appliance, "blockd.listen", on=True)["result"], {"listening": False}, "new clients")
     expect(appliance.log_text().count("blockd: draining, as was wished"), 1, "lines of the log")
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
@@ -528,10 +528,10 @@ def what_would_break_a_promise_is_refused(box):
     appliance = box.appliance(configuration)
     said = ask(appliance, "blockd.read_only", volume="ram0", on=False)["error"]
     expect((said["code"], said["message"]),
-           (-32000, "letting the volume ram0 take writes: it was opened for reading alone; set "
+           (-32000, "letting the volume ram0 accept writes: it was opened read-only; set "
                     "read_only = false in its [[blockd.volume]], and start again"), "the refusal")
     said = ask(appliance, "blockd.hold", volume="\x00none", on=True)["error"]
-    expect_in("blockd has none of this name", said["message"], "of a volume that is not there")
+    expect_in("blockd has no volume of this name", said["message"], "of a volume that is not there")
     for method, parameter in (("blockd.hold", "volume"), ("drain", "service"), ("log.set", "level")):
         more = {"on": True} if parameter == "volume" else {}
         said = ask(appliance, method, **{parameter: "ram0\0\x1b[2J", **more})["error"]

@@ -296,8 +296,8 @@ def all_that_is_wrong_is_told_at_once(box):
              f"(truncate -s {2 * MIB} {box.path('short')}), or ask for less"),
         says("directory", "Is a directory; name a file, or a block device"),
         says("missing", "No such file or directory; create it, or name another file"),
-        f"looking at {box.path('short')} for device of volume swapped in [blockd]: it is a file; "
-        "say \"file\" instead",
+        f"checking {box.path('short')} for device of volume swapped in [blockd]: it is a file; "
+        "set \"file\" instead",
         "opening /proc/version for file of volume proc in [blockd]: its file system has no direct "
         "access (O_DIRECT); put it on one that has it (ext4, xfs)")
 
@@ -359,8 +359,8 @@ def a_full_file_system_is_told_to_the_client_and_it_goes_on(box, sockets):
         while file.write(bytes(4096)):
             file.flush()
     expect_refused(box, on_store(box, path=path),
-                   f"looking at {path} for file of volume disk in [blockd]: it has holes, and its "
-                   "file system is full; make room on it")
+                   f"checking {path} for file of volume disk in [blockd]: it has holes, and its "
+                   "file system is full; free space on it")
     os.remove(os.path.join(folder, "ballast"))
 
 

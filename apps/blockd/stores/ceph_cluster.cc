@@ -93,10 +93,11 @@ Answer read_banner(Monitor& monitor, int* number) {
 Result<void> wait_for_one(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns) {
   Error error =
       error_while("asking the Ceph monitors %s", ceph_monitor_list(monitors).c_str())
-          .set_answer("none has answered within %llu s",
+          .set_answer("none answered within %llu s",
                       static_cast<unsigned long long>(timeout_ns / kNsPerSecond))
-          .set_cure("see that they run and can be reached from here (ceph -s), and that these are "
-                    "their addresses (ceph mon dump, the ones with v1)");
+          .set_cure(
+              "check that they run and can be reached from here (ceph -s), and that these are "
+              "their v1 addresses (ceph mon dump)");
   const uint64_t end_ns = monotonic_ns() + timeout_ns;
   Progress progress("waiting for a Ceph monitor", {.wait_max_ns = timeout_ns});
   std::vector<Monitor> left;
@@ -124,8 +125,10 @@ Result<void> wait_for_one(const std::vector<SocketAddress>& monitors, uint64_t t
       if (answer == Answer::kNone) continue;
       if (answer == Answer::kGood) return {};
       if (answer == Answer::kBroken) error.set_answer_errno(number);
-      if (answer == Answer::kOther) error.set_answer("what answers is no monitor");
-      if (answer == Answer::kNewer) error.set_answer("it speaks v2 there, the kernel's client v1");
+      if (answer == Answer::kOther) error.set_answer("the answer is not from a monitor");
+      if (answer == Answer::kNewer) {
+        error.set_answer("a monitor speaks protocol v2 there, but the kernel's client needs v1");
+      }
       wanted[i].fd = -1;  // poll skips it
       --left_count;
     }
@@ -141,8 +144,8 @@ Result<std::string> read_ceph_key(const std::string& path, const std::string& us
   if (!read.ok()) {
     error.set_answer("%s", read.error().answer);
     if (access(path.c_str(), R_OK) == 0) return error.set_cure("%s", read.error().cure);
-    return error.set_cure("have it made by ceph auth get client.%s -o %s, for its owner alone, and "
-                          "run as that owner",
+    return error.set_cure("create it with ceph auth get client.%s -o %s, readable by its owner "
+                          "alone, and run as that owner",
                           user.c_str(), path.c_str());
   }
   const std::string& text = read.value().text;
@@ -154,8 +157,8 @@ Result<std::string> read_ceph_key(const std::string& path, const std::string& us
                           user.c_str());
   }
   if (!key || !is_base64(*key)) {
-    error.set_answer(key ? "its key is no base64" : "its section has no \"key =\"");
-    return error.set_cure("write it anew: ceph auth get client.%s -o %s", user.c_str(),
+    error.set_answer(key ? "its key is not base64" : "its section has no \"key =\"");
+    return error.set_cure("write it again: ceph auth get client.%s -o %s", user.c_str(),
                           path.c_str());
   }
   return std::string(*key);

@@ -45,7 +45,7 @@ class PassingMemory {
     if (address_ != MAP_FAILED) munmap(address_, bytes_);
   }
   Result<void> map(VfioContainer& container) noexcept {
-    if (address_ == MAP_FAILED) return error_from_errno("taking memory to look at a drive");
+    if (address_ == MAP_FAILED) return error_from_errno("allocating memory to check a drive");
     BP_TRY(container.map(address_, bytes_));
     container_ = &container;
     return {};
@@ -163,12 +163,12 @@ Result<void> NvmeDrives::add(const std::string& name, const NvmeSettings& settin
   if (first.queue_depth != settings.queue_depth || first.timeout_ms != settings.timeout_ms ||
       first.has_write_cache != settings.has_write_cache) {
     return disagreement(name, settings.address, found->spaces.front().name,
-                        "volume %s drives it in another way",
-                        "say the same nvme_queue_depth, nvme_timeout_ms and nvme_write_cache");
+                        "volume %s has other settings for it",
+                        "set the same nvme_queue_depth, nvme_timeout_ms and nvme_write_cache");
   }
   for (const Space& space : found->spaces) {
     if (space.number != settings.space) continue;
-    return disagreement(name, settings.address, space.name, "volume %s has its namespace",
+    return disagreement(name, settings.address, space.name, "volume %s uses the same namespace",
                         "name another nvme_namespace");
   }
   std::vector<uint32_t>& shards = found->shards;
@@ -210,7 +210,7 @@ Result<void> NvmeDrives::check_bytes(const Drive& drive, size_t index, const Nvm
   const Space& space = drive.spaces[index];
   const uint64_t bytes = NvmeStore::bytes_of(found);
   if (space.bytes <= bytes) return {};
-  return error_while("looking at namespace %u of the NVMe drive %s for volume %s", space.number,
+  return error_while("checking namespace %u of the NVMe drive %s for volume %s", space.number,
                      drive.settings.address.c_str(), space.name.c_str())
       .set_answer("it has %llu bytes, fewer than \"bytes\"", static_cast<unsigned long long>(bytes))
       .set_cure("lower \"bytes\", or leave it out");
@@ -279,7 +279,7 @@ void NvmeDrives::tell_grant(const Drive& drive, const ServiceContext& context) {
   for (size_t i = 0; i < drive.drive.queue_count(); ++i) {
     names += (i == 0 ? "" : ", ") + context.configuration().shards[drive.shards[i]].name;
   }
-  BP_LOG_WARNING("the NVMe drive %s grants queues for %u of %zu shards: its volumes live on %s",
+  BP_LOG_WARNING("the NVMe drive %s grants queues for %u of %zu shards: its volumes are on %s",
                  drive.settings.address.c_str(), drive.drive.queue_count(), drive.shards.size(),
                  names.c_str());
 }
@@ -339,7 +339,7 @@ void NvmeDrives::tick() noexcept {
     const auto problem = static_cast<NvmeProblem>(each.counters->problem.read());
     // A reset may begin and end between two ticks.
     if (resets != each.told_resets && each.told_state == State::kReady) {
-      BP_LOG_ERROR("the NVMe drive %s %s: it is reset, and its volumes answer EIO meanwhile",
+      BP_LOG_ERROR("the NVMe drive %s %s: it is being reset, and its volumes answer EIO until then",
                    address, to_text(problem));
       each.told_state = State::kDisabling;
     }

@@ -12,7 +12,7 @@ NvmeAction action_of(StoreAction action) noexcept {
     case StoreAction::kDiscard: return NvmeAction::kDeallocate;
     case StoreAction::kExtents: break;
   }
-  BP_ASSERT(!"a drive tells no extents");
+  BP_ASSERT(!"a drive reports no extents");
   return NvmeAction::kRead;
 }
 

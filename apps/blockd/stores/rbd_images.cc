@@ -21,12 +21,12 @@ Result<DeviceMaker*> RbdImages::add(const std::string& name, const RbdImage& ima
                                           image.name().c_str());
   const char* other = found->volume.c_str();
   if (image.is_writable || found->maker.image().is_writable) {
-    error.set_answer("volume %s has it, and one of them writes to it", other);
-    return error.set_cure("name another image, or say read_only = true of each");
+    error.set_answer("volume %s uses it, too, and one of them writes to it", other);
+    return error.set_cure("name another image, or set read_only = true for each");
   }
   if (found->maker.timeout_s() == ceph.timeout_s) return &found->maker;
-  error.set_answer("volume %s gives the cluster another time for it", other);
-  return error.set_cure("say the same rbd_timeout_s");
+  error.set_answer("volume %s has another timeout for it", other);
+  return error.set_cure("set the same rbd_timeout_s");
 }
 
 }  // namespace bedplate

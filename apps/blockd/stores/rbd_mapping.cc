@@ -178,10 +178,11 @@ class MappedImage final : public MadeDevice {
       reap(child_);
       return;
     }
-    log_error(error_while("unmapping %s, which is %s", name_.c_str(), path_.c_str())
-                  .set_answer_errno(report.error)
-                  .set_cure("the kernel may still be at it (dmesg); afterwards: rbd unmap %s",
-                            path_.c_str()));
+    log_error(
+        error_while("unmapping %s, which is %s", name_.c_str(), path_.c_str())
+            .set_answer_errno(report.error)
+            .set_cure("the kernel may still be unmapping it (dmesg); afterwards, run: rbd unmap %s",
+                      path_.c_str()));
   }
   const std::string& path() const noexcept override { return path_; }
 
@@ -205,8 +206,7 @@ Error refused(const RbdImage& image, const CephSettings& ceph, int number) {
   switch (number) {
     case ENOENT:
       error.set_answer("there is no such pool, or no such image in it");
-      return error.set_cure("see what there is (rbd ls %s), or have it made: rbd create --size 10G "
-                            "%s",
+      return error.set_cure("list the images (rbd ls %s), or create it: rbd create --size 10G %s",
                             image.pool.c_str(), name.c_str());
     case EACCES:
     case EPERM:
@@ -215,26 +215,28 @@ Error refused(const RbdImage& image, const CephSettings& ceph, int number) {
                             "'profile rbd' and osd 'profile rbd pool=%s'",
                             ceph.keyring.c_str(), user, image.pool.c_str());
     case EINVAL:
-      return error.set_cure("one that is written to needs its lock: rbd feature enable %s "
+      return error.set_cure("enable the lock that a writable image needs: rbd feature enable %s "
                             "exclusive-lock; else see dmesg",
                             name.c_str());
     case ENXIO:
       error.set_answer("the image has features that this kernel lacks");
-      return error.set_cure("dmesg names them: rbd feature disable %s FEATURE", name.c_str());
+      return error.set_cure("disable those that dmesg names: rbd feature disable %s FEATURE",
+                            name.c_str());
     case EROFS:
     case EBUSY:
       error.set_answer("another client has locked it");
-      return error.set_cure("end that one (rbd status %s shows it), or name another image",
+      return error.set_cure("stop that client (rbd status %s shows it), or name another image",
                             name.c_str());
     case ETIMEDOUT:
-      error.set_answer("neither done nor refused within %u s", ceph.timeout_s);
-      return error.set_cure("see whether monitors and OSDs run (ceph -s), and whether another "
+      error.set_answer("there was no result within %u s", ceph.timeout_s);
+      return error.set_cure("check whether monitors and OSDs run (ceph -s), and whether another "
                             "client has locked it (rbd status %s)",
                             name.c_str());
     case ESHUTDOWN:
       error.set_answer("the cluster has put this machine on its blocklist");
-      return error.set_cure("see ceph osd blocklist ls, and ceph osd blocklist rm");
-    default: return error.set_cure("dmesg says more");
+      return error.set_cure(
+          "find it with ceph osd blocklist ls, and remove it with ceph osd blocklist rm");
+    default: return error.set_cure("see dmesg");
   }
 }
 
@@ -242,13 +244,13 @@ Result<void> check_bus(const RbdBus& bus, const RbdImage& image, const CephSetti
   if (!bus.is_there()) {
     return mapping(image, ceph)
         .set_answer("the kernel's module rbd is not loaded")
-        .set_cure("modprobe rbd, and name it in /etc/modules-load.d for the next start; in an "
-                  "image it is");
+        .set_cure("modprobe rbd, and name it in /etc/modules-load.d for the next start; an image "
+                  "loads it by itself");
   }
   if (bus.is_allowed()) return {};
   return mapping(image, ceph)
-      .set_answer("the kernel lets only CAP_SYS_ADMIN map images")
-      .set_cure("start it as root; [appliance] user says what it becomes then");
+      .set_answer("this needs CAP_SYS_ADMIN")
+      .set_cure("start it as root; it then changes to the user of [appliance]");
 }
 
 }  // namespace
@@ -333,7 +335,7 @@ Result<RbdImage> parse_rbd_image(const std::string& name) {
   }
   if (is_word(image.pool) && is_word(image.image)) return image;
   return configuration_error_while("reading the name of a Ceph image")
-      .set_answer("\"%s\", no name of an image", name.c_str())
+      .set_answer("\"%s\", which is not the name of an image", name.c_str())
       .set_cure("expected \"POOL/IMAGE\"");
 }
 
@@ -403,13 +405,13 @@ Result<std::shared_ptr<MadeDevice>> RbdMaker::map_anew() {
   Error error = mapping(image_, ceph_);
   const std::string path = bus_.device_path(report.id);
   if (report.error == EAGAIN) {
-    error.set_answer("another appliance is mapping an image; until it has, nobody knows whether %s "
-                     "is in use",
+    error.set_answer("another appliance is mapping an image; until that ends, it is unknown "
+                     "whether %s is in use",
                      path.c_str());
     return error.set_cure("start again once that one is ready");
   }
-  error.set_answer("it is mapped already, as %s: %s", path.c_str(), std::strerror(report.error));
-  return error.set_cure("end what has it open (fuser %s), then: rbd unmap %s", path.c_str(),
+  error.set_answer("it is already mapped, as %s: %s", path.c_str(), std::strerror(report.error));
+  return error.set_cure("end what has it open (fuser %s), then run: rbd unmap %s", path.c_str(),
                         path.c_str());
 }
 

@@ -326,7 +326,7 @@ TEST(NbdNegotiation, UnknownNamesAreUnknown) {
   for (const std::string& name : names) {
     expect_goes_on(option(6, info_data(name, {1, 3})), reply(6, kUnknown, ""));
     expect_goes_on(option(7, info_data(name)), reply(7, kUnknown, ""));
-    expect_disconnect(kHello + option(1, name), "EXPORT_NAME named no export");
+    expect_disconnect(kHello + option(1, name), "EXPORT_NAME named an unknown export");
   }
 }
 

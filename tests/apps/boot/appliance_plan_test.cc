@@ -158,13 +158,13 @@ TEST(AppliancePlan, VolumesOfADriveDriveItInOneWay) {
   blockd.settings().volumes[1].name = "other";
   Result<AppliancePlan> same = plan_appliance(configuration);
   CHECK(!same.ok() && same.error().kind == ErrorKind::kConfiguration);
-  STRCMP_EQUAL("volume disk has its namespace", same.error().answer);
+  STRCMP_EQUAL("volume disk uses the same namespace", same.error().answer);
   blockd.settings().volumes[1].nvme.space = 2;
   CHECK(plan_appliance(configuration).ok());
   blockd.settings().volumes[1].nvme.timeout_ms = 1;
   Result<AppliancePlan> other = plan_appliance(configuration);
   CHECK(!other.ok());
-  STRCMP_EQUAL("volume disk drives it in another way", other.error().answer);
+  STRCMP_EQUAL("volume disk has other settings for it", other.error().answer);
 }
 
 // A bootable image gets the kernel module and the keyring. A maker makes the device before it is
@@ -200,17 +200,17 @@ TEST(AppliancePlan, AnImageOfAClusterHasOneWriterOrReaders) {
   LONGS_EQUAL(60, static_cast<RbdMaker*>(files[0].plan.maker)->timeout_s());
   other.rbd_timeout_s = 61;
   blockd.settings().volumes = {disk, other};
-  STRCMP_EQUAL("blockd: putting volume other on the Ceph image rbd/disk: volume disk gives the "
-               "cluster another time for it; say the same rbd_timeout_s",
+  STRCMP_EQUAL("blockd: putting volume other on the Ceph image rbd/disk: volume disk has "
+               "another timeout for it; set the same rbd_timeout_s",
                refusal().c_str());
   other.rbd_timeout_s.reset();
   for (const bool is_first : {true, false}) {
     disk.read_only = !is_first;
     other.read_only = is_first;
     blockd.settings().volumes = {disk, other};
-    STRCMP_EQUAL("blockd: putting volume other on the Ceph image rbd/disk: volume disk has it, "
-                 "and one of them writes to it; name another image, or say read_only = true of "
-                 "each",
+    STRCMP_EQUAL("blockd: putting volume other on the Ceph image rbd/disk: volume disk uses "
+                 "it, too, and one of them writes to it; name another image, or set read_only = "
+                 "true for each",
                  refusal().c_str());
   }
   other.rbd = "rbd/other";

@@ -243,7 +243,7 @@ TEST(Configuration, AVolumeLiesInMemoryOnAFileOrOnADevice) {
   STRCMP_EQUAL("/disk", file.path().c_str());
   const VolumeSettings device = volume("device = \"/dev/sdb\"\nbytes = 4096\noperations = 7");
   CHECK(!device.is_memory() && device.bytes == 4096 && device.queue.task_count == 7);
-  REFUSED("f:13:10: the volume has a \"file\", too; expected one of them", 12,
+  REFUSED("f:13:10: the volume also has \"file\"; expected only one of them", 12,
           "file = \"/a\"\ndevice = \"/b\"");
 }
 
@@ -251,7 +251,7 @@ TEST(Configuration, OnlyVolumesOfTheKernelsDrivesArePolled) {
   const auto read = parsed(file_with({}) + "[[blockd.volume]]\nname = \"disk\"\n"
                                            "device = \"/dev/a\"\npolled = true");
   CHECK(read.blockd().volumes.back().polled && !read.blockd().volumes.front().polled);
-  const std::string refused = "f:13:1: \"polled\" is of a volume on a file or a block device; "
+  const std::string refused = "f:13:1: \"polled\" is for a volume on a file or a block device; "
                               "expected \"file\" or \"device\" beside it";
   REFUSED(refused, 12, "bytes = 4096\npolled = true");
   REFUSED(refused, 12, "nvme = \"0000:01:00.0\"\npolled = true");
@@ -265,9 +265,9 @@ TEST(Configuration, AVolumeLiesOnADriveInstead) {
   CHECK(!drive.is_memory() && drive.is_nvme() && drive.path().empty());
   LONGS_EQUAL(2, drive.nvme.space);
   CHECK(drive.nvme.has_write_cache.has_value() && !*drive.nvme.has_write_cache);
-  REFUSED("f:13:8: the volume has a \"device\", too; expected one of them", 12,
+  REFUSED("f:13:8: the volume also has \"device\"; expected only one of them", 12,
           "device = \"/a\"\nnvme = \"0000:01:00.0\"");
-  REFUSED("f:13:1: \"nvme_timeout_ms\" is of a volume on an NVMe drive; expected \"nvme\" beside "
+  REFUSED("f:13:1: \"nvme_timeout_ms\" is for a volume on an NVMe drive; expected \"nvme\" beside "
           "it",
           12, "bytes = 4096\nnvme_timeout_ms = 1000");
 }
@@ -293,17 +293,18 @@ TEST(Configuration, AVolumeLiesOnAnImageOfACluster) {
   LONGS_EQUAL(600, own.blockd().volumes.back().rbd_timeout_s.value_or(0));
   REFUSED("f:16:17: \"rbd_timeout_s\" is 601; expected integer: 1..600",
           file(volume + "rbd_timeout_s = 601\n" + cluster));
-  REFUSED("f:13:1: \"rbd_timeout_s\" is of a volume on a Ceph image; expected \"rbd\" beside it",
+  REFUSED("f:13:1: \"rbd_timeout_s\" is for a volume on a Ceph image; expected \"rbd\" beside it",
           12, "bytes = 4096\nrbd_timeout_s = 7");
   REFUSED("f:20:13: \"timeout_s\" is 601; expected integer: 1..600",
           file(volume + cluster + "timeout_s = 601"));
-  REFUSED("f:8:1: [blockd.ceph] is missing, and a volume has \"rbd\"; expected its monitors, user "
+  REFUSED("f:8:1: [blockd.ceph] is missing, but a volume has \"rbd\"; expected its monitors, user "
           "and keyring",
           file(volume));
-  REFUSED("f:8:1: [blockd.ceph] is there, and no volume has \"rbd\"; expected one, or the table "
-          "left out",
+  REFUSED("f:8:1: [blockd.ceph] is set, but no volume has \"rbd\"; expected such a volume, or "
+          "no [blockd.ceph]",
           file(cluster));
-  REFUSED("f:15:7: \"rbd\" is \"disk\", no name of an image; expected \"POOL/IMAGE\"",
+  REFUSED("f:15:7: \"rbd\" is \"disk\", which is not the name of an image; expected "
+          "\"POOL/IMAGE\"",
           file("[[blockd.volume]]\nname = \"disk\"\nrbd = \"disk\"\n" + cluster));
   REFUSED("f:17:12: a monitor is at unix:/mon; expected \"tcp:ADDRESS:PORT\"",
           file(volume + "[blockd.ceph]\nmonitors = [\"unix:/mon\"]\nuser = \"bed\"\n" + keyring));

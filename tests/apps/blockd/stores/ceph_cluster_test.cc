@@ -60,15 +60,15 @@ TEST(CephCluster, AKeyringWithoutTheKeyIsRefusedWithItsCure) {
   STRCMP_CONTAINS("it has no [client.bed]; name another user, or add this one",
                   key_in("[client.other]\nkey = AAAA\n").c_str());
   STRCMP_CONTAINS("it has no [client.bed]", key_in("").c_str());
-  STRCMP_CONTAINS("its section has no \"key =\"; write it anew: ceph auth get client.bed",
+  STRCMP_CONTAINS("its section has no \"key =\"; write it again: ceph auth get client.bed",
                   key_in("[client.bed]\ncaps = 1\n[client.other]\nkey = AAAA\n").c_str());
   // For the kernel, a comma ends this option and begins another.
-  STRCMP_CONTAINS("its key is no base64", key_in("[client.bed]\nkey = AAAA,ro\n").c_str());
-  STRCMP_CONTAINS("its key is no base64", key_in("[client.bed]\nkey =\n").c_str());
+  STRCMP_CONTAINS("its key is not base64", key_in("[client.bed]\nkey = AAAA,ro\n").c_str());
+  STRCMP_CONTAINS("its key is not base64", key_in("[client.bed]\nkey =\n").c_str());
   const auto none = read_ceph_key(root.path() + "/none", "bed");
   CHECK(!none.ok());
   STRCMP_CONTAINS(("reading the key of client.bed in " + root.path() +
-                   "/none: No such file or directory; have it made by ceph auth get client.bed -o")
+                   "/none: No such file or directory; create it with ceph auth get client.bed -o")
                       .c_str(),
                   said(none.error()).c_str());
 }
@@ -96,12 +96,12 @@ TEST(CephCluster, MonitorsThatDoNotAnswerAreGivenUp) {
   const FakeMonitor silent("");
   const std::string address = ceph_monitor_list({silent.address()});
   STRCMP_EQUAL(("asking the Ceph monitors " + address +
-                ": none has answered within 1 s; see that they run and can be reached from here "
-                "(ceph -s), and that these are their addresses (ceph mon dump, the ones with v1)")
+                ": none answered within 1 s; check that they run and can be reached from here "
+                "(ceph -s), and that these are their v1 addresses (ceph mon dump)")
                    .c_str(),
                problem({silent.address()}, kNsPerSecond).c_str());
   const test::RefusingPort nobodys(SOCK_STREAM);
-  STRCMP_CONTAINS(": Connection refused; see that they run",
+  STRCMP_CONTAINS(": Connection refused; check that they run",
                   problem({at(nobodys)}, kNsPerSecond * 60).c_str());
 }
 
@@ -126,9 +126,9 @@ TEST(CephCluster, MonitorsThatDoNotAnswerAreAskedAgainByWhatMayWaitLongerAlone) 
 
 TEST(CephCluster, WhatIsNoMonitorIsSaid) {
   const FakeMonitor mail("220 mail.example ESMTP"), newer("ceph v2\nmore");
-  STRCMP_CONTAINS("what answers is no monitor",
+  STRCMP_CONTAINS("the answer is not from a monitor",
                   problem({mail.address()}, kNsPerSecond * 60).c_str());
-  STRCMP_CONTAINS("it speaks v2 there, the kernel's client v1",
+  STRCMP_CONTAINS("a monitor speaks protocol v2 there, but the kernel's client needs v1",
                   problem({newer.address()}, kNsPerSecond * 60).c_str());
 }
 
