@@ -10,7 +10,7 @@ namespace bedplate {
 
 Result<void> KvService::plan(ServicePlan& plan) {
   if (settings_.value_bytes_max > settings_.cache_bytes / 4) {
-    return configuration_error_while("value_max_bytes in [kvd]")
+    return configuration_error_while("checking value_max_bytes in [kvd]")
         .set_answer("it is more than a quarter of the cache")
         .set_cure("raise cache_bytes, or lower value_max_bytes");
   }
