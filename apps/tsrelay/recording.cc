@@ -22,7 +22,7 @@ Result<void> Recording::create(PacketRing& ring, const std::vector<File*>& files
     targets_[i].file = files[i];
     targets_[i].number = options.names->number(static_cast<uint32_t>(i));
     struct stat status;
-    if (fstat(files[i]->fd(), &status) != 0) return error_from_errno("looking at a recording");
+    if (fstat(files[i]->fd(), &status) != 0) return error_from_errno("checking a recording");
     is_empty[i] = status.st_size == 0;
     if (is_empty[i]) continue;
     youngest = i;
@@ -65,10 +65,11 @@ bool Recording::try_prepare(Target& next) noexcept {
   const int fd = next.file->fd();
   if (!options_.names->is_still_there(index, fd)) {
     log_error(
-        error_while("emptying %s, which a recording comes to", options_.names->name(index).c_str())
+        error_while("emptying %s, the next file of a recording",
+                    options_.names->name(index).c_str())
             .set_answer("it was moved away or removed, and is left alone")
-            .set_cure("copy files of a recording; this one's place is free again when the "
-                      "appliance starts anew"));
+            .set_cure("copy files of a recording instead of moving them; the slot of this one is "
+                      "free again after the next start"));
     next.state.store(kGivenUp, std::memory_order_release);
     return false;
   }
@@ -88,9 +89,9 @@ void Recording::prepare() noexcept {
   while (Target* next = next_target(current)) {
     if (try_prepare(*next)) return;
   }
-  Error error = error_while("looking for a file that a recording may go on with")
+  Error error = error_while("looking for the next file of a recording")
                     .set_answer("all others were moved away or removed")
-                    .set_cure("copy files of a recording; start the appliance anew");
+                    .set_cure("start again; copy files of a recording instead of moving them");
   say_stuck(&error);
 }
 

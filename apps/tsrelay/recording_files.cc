@@ -65,7 +65,7 @@ Result<void> check_is_recording(int fd) noexcept {
   Error error = error_while("looking for a recording");
   struct stat status {};
   if (fstat(fd, &status) != 0) return error.set_answer_errno(errno);
-  if (!S_ISREG(status.st_mode)) return error.set_answer("it is a device, and no file");
+  if (!S_ISREG(status.st_mode)) return error.set_answer("it is a device, not a file");
   if (status.st_size == 0) return {};
   const auto size = static_cast<uint64_t>(status.st_size);
   const uint64_t packets = (size + kTsPacketBytes - 1) / kTsPacketBytes;  // the last may be torn
@@ -85,7 +85,7 @@ Result<void> check_is_recording(int fd) noexcept {
   if (are_good(0, first) && are_good(std::max(first, packets - first), packets) && has_packet) {
     return {};
   }
-  return error.set_answer("it has %" PRIu64 " bytes that are no transport stream", size);
+  return error.set_answer("it has %" PRIu64 " bytes that are not a transport stream", size);
 }
 
 RecordingFiles::RecordingFiles(std::string path, uint32_t count)
@@ -111,7 +111,7 @@ Result<void> RecordingFiles::look() {
   const std::unique_ptr<DIR, int (*)(DIR*)> handle(opendir(directory.c_str()), &closedir);
   if (handle == nullptr && errno != ENOENT) {
     return error_from_errno("looking for the files of the recording %s", path_.c_str())
-        .set_cure("have its directory readable, or name another one");
+        .set_cure("make its directory readable, or name another one");
   }
   while (const dirent* entry = handle ? readdir(handle.get()) : nullptr) {
     const std::string_view name(entry->d_name);
@@ -143,7 +143,7 @@ Result<void> RecordingFiles::Keeper::check(int fd) {
   auto checked = check_is_recording(fd);
   if (checked.ok()) return {};
   Error error = checked.error();
-  return error.set_cure("name another file; or, where nobody needs it: rm %s",
+  return error.set_cure("name another file; or, if nobody needs it: rm %s",
                         files_.names_[index_].c_str());
 }
 
@@ -160,7 +160,7 @@ Result<void> RecordingFiles::begin_anew(uint32_t index, int fd) noexcept {
   const char* const name = names_[index].c_str();
   if (ftruncate(fd, 0) != 0) {
     return error_from_errno("emptying %s of a recording", name)
-        .set_cure("look at its file system, and at the kernel's log");
+        .set_cure("check its file system, and the kernel's log");
   }
   int outcome = EEXIST;
   uint64_t number = last_number_;
@@ -173,7 +173,7 @@ Result<void> RecordingFiles::begin_anew(uint32_t index, int fd) noexcept {
   if (outcome != 0) {
     return error_while("renaming %s of a recording to %s", name, wanted)
         .set_answer_errno(outcome)
-        .set_cure("have its directory writable by the user of this process");
+        .set_cure("make its directory writable by the user of this process");
   }
   last_number_ = numbers_[index] = number;
   names_[index].assign(wanted);

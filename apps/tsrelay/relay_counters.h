@@ -173,24 +173,25 @@ struct LegArrivalText {
 };
 inline constexpr LegArrivalText kLegArrivals[] = {
     {"packets", "", ""},
-    {"nothing", "nothing has come", "its sender is silent, or the network does not bring it here"},
-    {"no RTP", "only what is neither RTP nor whole packets of transport stream has come",
-     "have the sender fill datagrams with whole packets of 188 bytes (ffmpeg: pkt_size=1316), or "
+    {"nothing", "nothing has arrived", "check its sender, and whether the network brings it here"},
+    {"no RTP", "only data that is neither RTP nor whole TS packets has arrived",
+     "make the sender fill datagrams with whole packets of 188 bytes (ffmpeg: pkt_size=1316), or "
      "use RTP"},
-    {"no whole TS", "only datagrams of no whole packets of transport stream have come",
-     "have the sender fill them with whole packets of 188 bytes (ffmpeg: pkt_size=1316)"},
-    {"foreign", "only another sender's packets than the stream's have come",
+    {"no whole TS", "only datagrams without whole TS packets have arrived",
+     "make the sender fill them with whole packets of 188 bytes (ffmpeg: pkt_size=1316)"},
+    {"foreign", "only packets of a sender other than the stream's have arrived",
      "stop one of the two senders, or give it another address"},
-    {"too long", "only datagrams that are longer than a buffer have come",
-     "raise buffer_bytes, or have shorter ones sent"},
-    {"other RTP", "only RTP of another payload type than 33 has come",
-     "have its sender send type 33, a transport stream"},
-    {"no sync", "only datagrams without sync bytes have come",
-     "look at what sends to its address: it sends no transport stream"},
-    {"no numbers", "only datagrams without RTP have come, whose numbers put two legs together",
-     "have its sender send RTP"},
-    {"no interface", "there was no interface by which something comes",
-     "bring back the interface, or the route to the group: it is joined again by itself"}};
+    {"too long", "only datagrams longer than a buffer have arrived",
+     "raise buffer_bytes, or send shorter ones"},
+    {"other RTP", "only RTP of a payload type other than 33 has arrived",
+     "make its sender use type 33, a transport stream"},
+    {"no sync", "only datagrams without sync bytes have arrived",
+     "check what sends to its address: it does not send a transport stream"},
+    {"no numbers",
+     "only datagrams without RTP have arrived, and two legs need its sequence numbers",
+     "make its sender use RTP"},
+    {"no interface", "there has been no interface to receive packets",
+     "restore the interface, or the route to the group: the group is joined again automatically"}};
 static_assert(std::size(kLegArrivals) == static_cast<size_t>(LegArrival::kCount));
 
 struct alignas(kCacheLineBytes) LegCounters {

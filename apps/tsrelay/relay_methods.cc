@@ -16,7 +16,7 @@ void call(void* self, ControlCall& call) noexcept {
 
 void refuse(ControlCall& call, const char* what, std::string_view name, const char* cure) noexcept {
   call.refuse(error_while("looking for the %s %s", what, ShownText(name).c_str())
-                  .set_answer("tsrelay has none of this name")
+                  .set_answer("tsrelay has none with this name")
                   .set_cure("%s", cure));
 }
 

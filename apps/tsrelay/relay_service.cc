@@ -121,10 +121,10 @@ Result<void> RelayService::plan(ServicePlan& plan) {
   const uint32_t loan_count = reader_count * LocalReader::kLoansMax;
   for (const GroupSettings& group : plan.configuration().groups) {
     if (loan_count <= group.shape.loan_count) continue;
-    return configuration_error_while("readers in [tsrelay]")
+    return configuration_error_while("checking readers in [tsrelay]")
         .set_answer("%u readers have up to %u loans, and the group %s has fewer", reader_count,
                     loan_count, group.name.c_str())
-        .set_cure("have loans = %u or more in its [[group]], or fewer readers", loan_count);
+        .set_cure("set loans = %u or more in its [[group]], or lower readers", loan_count);
   }
   if (reader_count > 0) plan.message("read");
   plan.descriptors(NetworkWatch::kDescriptors, nullptr);
@@ -464,10 +464,10 @@ void RelayService::say_silences(Instance& instance) noexcept {
     instance.said[i] = comes;
     const char* const at = settings.legs[i].address.c_str();
     if (comes == LegArrival::kPackets) {
-      BP_LOG_INFO("tsrelay: %s: packets come to %s again", settings.name.c_str(), at);
+      BP_LOG_INFO("tsrelay: %s: packets arrive at %s again", settings.name.c_str(), at);
     } else {
       const LegArrivalText& text = kLegArrivals[number];
-      BP_LOG_WARNING("tsrelay: %s: %s to %s for %u ms; %s", settings.name.c_str(), text.says, at,
+      BP_LOG_WARNING("tsrelay: %s: %s at %s for %u ms; %s", settings.name.c_str(), text.says, at,
                      settings.sender_timeout_ms, text.cure);
     }
   }
@@ -476,7 +476,7 @@ void RelayService::say_silences(Instance& instance) noexcept {
 void RelayService::say(const Instance& instance, const Memberships::One& its) noexcept {
   const RelayStreamSettings& settings = instance.settings;
   const char* const by =
-      its.interface.empty() ? "the interface that the routes say" : its.interface.c_str();
+      its.interface.empty() ? "the interface that the routes choose" : its.interface.c_str();
   Error error;
   if (its.is_group) {
     error.set_doing("tsrelay: %s: receiving %s over %s", settings.name.c_str(),
@@ -486,15 +486,15 @@ void RelayService::say(const Instance& instance, const Memberships::One& its) no
   }
   if (its.error_number != 0) {
     error.set_answer_errno(its.error_number);
-    error.set_cure("it is tried again twice a second; `ip link` and `ip route` show what is there");
+    error.set_cure("check `ip link` and `ip route`; it is tried again twice a second");
     return log_error(error);
   }
   if (its.at == 0) {
     error.set_answer("the interface is gone");
-    error.set_cure("bring it back under this name; all else happens by itself");
+    error.set_cure("restore it under this name; it is then used again automatically");
     return log_error(error);
   }
-  BP_LOG_INFO("%s: goes on, by interface %u", error.doing, its.at);
+  BP_LOG_INFO("%s: continues on interface %u", error.doing, its.at);
 }
 
 void RelayService::look_at_network(Instance& instance, bool has_changed, uint64_t now_ns) noexcept {

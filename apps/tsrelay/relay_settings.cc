@@ -28,7 +28,7 @@ constexpr Choice<StreamFormat> kFormats[] = {
 
 Error refused(const RelayStreamSettings& stream, const std::string& what, const char* answer,
               const char* cure) {
-  return configuration_error_while("%s of the stream %s in [tsrelay]", what.c_str(),
+  return configuration_error_while("checking %s of the stream %s in [tsrelay]", what.c_str(),
                                    stream.name.c_str())
       .set_answer("%s", answer)
       .set_cure("%s", cure);
@@ -222,8 +222,8 @@ std::string instance_of(const RelayStreamSettings& stream, uint32_t output) {
 
 Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output) {
   return refused(stream, "to = \"" + output.to + "\"",
-                 "it is a broadcast address, which the system sends nothing to unasked",
-                 "have broadcast = true, or send to a multicast group");
+                 "it is a broadcast address, and broadcast is not set",
+                 "set broadcast = true, or send to a multicast group");
 }
 
 namespace {
@@ -245,11 +245,11 @@ struct Impossible {
 Impossible impossible(const IpAddress& ip) noexcept {
   if (ip.family != AF_INET6) return {};
   if (begins(ip, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff})) {
-    return {"it is an address of IPv4 within one of IPv6", "write the address of IPv4 alone"};
+    return {"it is an IPv4-mapped IPv6 address", "write the IPv4 address"};
   }
   if (ip.bytes[0] == 0xfe && (ip.bytes[1] & 0xc0) == 0x80) {
-    return {"it means something on one link alone, and none is said",
-            "choose an address that is good on all (fc00::/7, 2000::/3), or a group"};
+    return {"it is a link-local address, which is valid on one link only",
+            "choose an address that is valid on all links (fc00::/7, 2000::/3), or a group"};
   }
   return {};
 }
@@ -262,12 +262,10 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayLegSetti
   const IpAddress& ip = address.ip;
   const uint32_t farthest = address.port + (leg.fec ? relay::kFecRowPort : 0U);
   if (address.port == 0 || farthest > 65535) {
-    return refused(stream, what, "it has no such port",
-                   "choose one of 1..65535, and with fec of "
-                   "1..65531");
+    return refused(stream, what, "its port is not valid", "choose 1..65535, or with fec 1..65531");
   }
   if (!leg.source.empty() && !ip.is_multicast()) {
-    return refused(stream, what, "it has a source, and is no multicast group",
+    return refused(stream, what, "it has a source, but is not a multicast group",
                    "leave source out, or receive a group (224.0.0.0/4, ff00::/8)");
   }
   if (const auto [answer, cure] = impossible(ip); answer != nullptr) {
@@ -276,12 +274,12 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayLegSetti
   if (leg.source.empty()) return {};
   const IpAddress source = parse_ip_address(leg.source).value();
   if (source.family != ip.family) {
-    return refused(stream, what, "its source is of the other family",
-                   "have both IPv4, or both IPv6");
+    return refused(stream, what, "its source is of the other address family",
+                   "make both IPv4, or both IPv6");
   }
   if (source.is_multicast() || is_unspecified(source)) {
-    return refused(stream, what, "its source is no address that anybody sends with",
-                   "have the address of the sender");
+    return refused(stream, what, "its source cannot be the address of a sender",
+                   "set the address of the sender");
   }
   return {};
 }
@@ -291,13 +289,12 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSe
   BP_TRY_ASSIGN(const auto address, parse_datagram_address(output.to));
   const uint32_t farthest = address.port + (output.fec ? relay::kFecRowPort : 0U);
   if (address.port == 0 || farthest > 65535) {
-    return refused(stream, what, "it has no such port",
-                   "choose one of 1..65535, and with fec of "
-                   "1..65531");
+    return refused(stream, what, "its port is not valid", "choose 1..65535, or with fec 1..65531");
   }
   const IpAddress& ip = address.ip;
   if (is_unspecified(ip)) {
-    return refused(stream, what, "it is nobody's address", "have that of the receiver, or a group");
+    return refused(stream, what, "it is the unspecified address",
+                   "set that of the receiver, or a group");
   }
   if (const auto [answer, cure] = impossible(ip); answer != nullptr) {
     return refused(stream, what, answer, cure);
@@ -306,7 +303,7 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSe
     return refused_broadcast(stream, output);
   }
   if (output.broadcast && (ip.family != AF_INET || ip.is_multicast())) {
-    return refused(stream, what, "it is no broadcast address, and is to be one",
+    return refused(stream, what, "broadcast is set, but it is not a broadcast address",
                    "leave broadcast out");
   }
   if (output.broadcast && !output.network.empty()) {
@@ -314,12 +311,11 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSe
                    "leave its network out, or send to a multicast group");
   }
   if (output.fec && (!stream.has_fec || output.plain)) {
-    return refused(stream, what, "there is no FEC for it",
-                   "have a [tsrelay.stream.fec], and leave plain out: FEC is for RTP");
+    return refused(stream, what, "fec is set, but there is no FEC for it",
+                   "add a [tsrelay.stream.fec], and leave plain out: FEC needs RTP");
   }
   if (output.plain && output.adds_rtp) {
-    return refused(stream, what, "it is to have RTP and to have none",
-                   "leave plain or adds_rtp out");
+    return refused(stream, what, "plain and adds_rtp are both set", "leave one of them out");
   }
   return {};
 }
@@ -329,15 +325,16 @@ static Result<void> check_adding_rtp(const RelayStreamSettings& stream) {
     return refused(stream, "adds_rtp", answer, cure);
   };
   if (stream.format == StreamFormat::kRtp) {
-    return refuse("all of the stream has RTP", "leave adds_rtp out, or format = \"rtp\"");
+    return refuse("all packets of the stream already have RTP",
+                  "leave adds_rtp out, or format = \"rtp\"");
   }
   if (stream.leg_buffer_bytes() > kBufferBytesMax) {
-    return refuse("buffers of 64 KiB have no room for it", "lower buffer_bytes");
+    return refuse("buffers of 64 KiB have no space for it", "lower buffer_bytes");
   }
   for (const RelayLegSettings& leg : stream.legs) {
     if (leg.network.empty()) continue;
-    return refuse("what comes by a port has no room before it",
-                  "have the leg come by the kernel: leave its network out");
+    return refuse("packets that a port receives have no space for a header",
+                  "receive the leg through the kernel: leave its network out");
   }
   return {};
 }
@@ -348,36 +345,38 @@ static Result<void> check(const RelayStreamSettings& stream) {
   for (uint32_t i = 0; i < stream.outputs.size(); ++i) {
     BP_TRY(check(stream, stream.outputs[i]));
     if (!instances.insert(instance_of(stream, i)).second) {
-      return refused(stream, "output " + std::to_string(i), "another one is called the same",
+      return refused(stream, "output " + std::to_string(i), "another one has the same name",
                      "give it a name of its own");
     }
   }
   if (stream.adds_rtp()) BP_TRY(check_adding_rtp(stream));
   if (stream.legs.size() > 1 && stream.format == StreamFormat::kUdp) {
-    return refused(stream, "two legs", "without RTP nothing says which packets are the same",
-                   "have RTP sent, or one leg");
+    return refused(stream, "two legs",
+                   "without RTP, equal packets of both legs cannot be recognised",
+                   "use RTP, or one leg");
   }
   if (stream.has_fec && stream.fec.columns * stream.fec.rows > relay::kFecMatrixMax) {
     return refused(stream, "fec", "a matrix has 100 packets at most", "lower columns or rows");
   }
   if (stream.has_fec && stream.fec.row_packets && stream.fec.columns < 4) {
-    return refused(stream, "fec", "rows of fewer than 4 packets have no FEC",
-                   "raise columns, or have row_packets = false");
+    return refused(stream, "fec", "FEC of rows needs at least 4 columns",
+                   "raise columns, or set row_packets = false");
   }
   if (stream.buffer_bytes % kCacheLineBytes != 0) {
-    return refused(stream, "buffer_bytes", "it is no multiple of 64", "round it up");
+    return refused(stream, "buffer_bytes", "it is not a multiple of 64", "round it up");
   }
   for (const RelayRecordingSettings& recording : stream.recordings) {
     if (recording.rotate_bytes != 0 && recording.rotate_bytes < stream.buffer_bytes) {
       return refused(stream, "rotate_bytes of path = \"" + recording.path + "\"",
-                     "a packet of buffer_bytes may be longer, and fits into no file",
+                     "a packet can have buffer_bytes, and would not fit into a file",
                      "raise rotate_bytes, or lower buffer_bytes");
     }
     const bool rotates = recording.rotate_bytes != 0 || recording.rotate_s != 0;
     if (rotates == (recording.files > 1)) continue;
-    return refused(stream, "path = \"" + recording.path + "\"",
-                   rotates ? "there is no file to go on with" : "nothing says when to go on",
-                   "have files = 2 or more just where there is a rotate_bytes or rotate_s");
+    return refused(
+        stream, "path = \"" + recording.path + "\"",
+        rotates ? "it rotates, but has only one file" : "it has several files, but does not rotate",
+        "set both files = 2 or more and rotate_bytes or rotate_s, or neither");
   }
   return {};
 }

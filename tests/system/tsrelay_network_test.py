@@ -79,7 +79,7 @@ def interfaces_come_back(box, by):
         wire.host.plug_in(box)
         wire.route()
         wire.expect_all(f"after time {time}")
-    expect_in("goes on, by interface", wire.relay.log_text(), "what the log says")
+    expect_in("continues on interface", wire.relay.log_text(), "what the log says")
     wire.relay.stop()
 
 

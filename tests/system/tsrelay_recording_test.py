@@ -146,8 +146,8 @@ def what_is_no_recording_is_not_emptied(box, command):
     once, again = box.path("r"), box.path("./r")
     for recordings, tables, wanted in [
             ([{"path": disk}], None,
-             f"opening {disk} {news(0)}: it has 1048576 bytes that are no transport stream; name "
-             f"another file; or, where nobody needs it: rm {disk}\n"),
+             f"opening {disk} {news(0)}: it has 1048576 bytes that are not a transport stream; "
+             f"name another file; or, if nobody needs it: rm {disk}\n"),
             ([{"path": disk}], blockd,
              f"opening {disk} {news(0)}: it is {disk} for file of volume a in [blockd], too; name "
              "another file: one that is written to has one writer\n"),

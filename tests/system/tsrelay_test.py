@@ -80,7 +80,7 @@ def outputs_are_muted(box):
         receiver.wait_for(len(wanted))
         expect_true(receiver.datagrams == wanted, "it got just that")
     expect(relay.output("dropped", "first"), 0, "packets that were dropped")
-    expect_in("tsrelay has none of this name; see: bedplate ctl tsrelay.outputs stream=NAME",
+    expect_in("tsrelay has none with this name; see: bedplate ctl tsrelay.outputs stream=NAME",
               ctl("tsrelay.mute", "stream=news", "output=none", "on=true", expect_code=1), "of none")
     expect_in("looking for the stream none", ctl("tsrelay.outputs", "stream=none", expect_code=1),
               "of no stream")
@@ -350,7 +350,7 @@ def a_join_that_gets_no_stream(box):
                         {"address": f"127.0.0.1:{port}"}], [output(receiver)],
                   sender_timeout_ms=300)
     out = sender(box)
-    silent = f"tsrelay: news: nothing has come to {group}:{port} for 300 ms; "
+    silent = f"tsrelay: news: nothing has arrived at {group}:{port} for 300 ms; "
     wait_for(lambda: silent in relay.log_text(), "the silent leg to be named")
     expect((relay.leg("is_silent", 0), relay.leg("silences", 0)), (True, 1), "of the first leg")
     out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
@@ -363,7 +363,7 @@ def a_join_that_gets_no_stream(box):
     is_heard.number = 0
     wait_for(is_heard, "packets of the group")
     expect_true(relay.leg("is_silent", 1), "nothing comes by the other leg")
-    again = f"tsrelay: news: packets come to {group}:{port} again"
+    again = f"tsrelay: news: packets arrive at {group}:{port} again"
     wait_for(lambda: is_heard() and again in relay.log_text(), "what the log says then")
     # It may be the third silence: this program may have had no core for that long.
     wait_for(lambda: relay.leg("silences", 0) >= 2, "the second silence to be counted")
@@ -378,16 +378,17 @@ def what_makes_no_sense_is_refused(box):
     leg, out = [{"address": "127.0.0.1:5004"}], [{"to": "127.0.0.1:6004"}]
     for change, wanted in [
             ({"leg": [{"address": "nowhere"}]}, "nowhere"),
-            ({"leg": [{"address": "127.0.0.1:0"}]}, "no such port"),
-            ({"leg": [{"address": "127.0.0.1:5004", "source": "10.0.0.1"}]}, "no multicast group"),
-            ({"leg": [{"address": "127.0.0.1:65533", "fec": True}]}, "no such port"),
-            ({"leg": leg * 2, "format": "udp"}, "which packets are the same"),
-            ({"output": out * 2}, "called the same"),
+            ({"leg": [{"address": "127.0.0.1:0"}]}, "port is not valid"),
+            ({"leg": [{"address": "127.0.0.1:5004", "source": "10.0.0.1"}]},
+             "not a multicast group"),
+            ({"leg": [{"address": "127.0.0.1:65533", "fec": True}]}, "port is not valid"),
+            ({"leg": leg * 2, "format": "udp"}, "cannot be recognised"),
+            ({"output": out * 2}, "the same name"),
             ({"output": [{"to": "127.0.0.1:6004", "fec": True}]}, "no FEC for it"),
             ({"fec": {"columns": 20, "rows": 20}}, "100 packets at most"),
-            ({"recording": [{"path": "/tmp/x", "files": 3}]}, "when to go on"),
+            ({"recording": [{"path": "/tmp/x", "files": 3}]}, "does not rotate"),
             ({"recording": [{"path": "/tmp/x", "files": 3, "rotate_bytes": 2047}]},
-             "fits into no file"),
+             "would not fit into a file"),
             ({"output": [{"to": "127.0.0.1:6004", "network": "port9"}]}, "port9")]:
         stream = {"name": "news", "leg": leg, "output": out, **change}
         config = box.write("bad.toml", to_toml({**base, "tsrelay": {"stream": [stream]}}))

@@ -123,7 +123,7 @@ TEST(RecordingFiles, NothingButATransportStreamIsTakenForARecording) {
   STRCMP_EQUAL("", said_of(packets(100)).c_str());
   STRCMP_EQUAL("", said_of(packets(40) + packets(1).substr(0, 100)).c_str());  // torn at the end
   STRCMP_EQUAL("", said_of(hole + packets(40) + hole).c_str());  // writes that failed or were lost
-  STRCMP_EQUAL("it has 1880 bytes that are no transport stream",
+  STRCMP_EQUAL("it has 1880 bytes that are not a transport stream",
                said_of(packets(9) + std::string(188, 'x')).c_str());
   for (const std::string& content :
        {std::string(4096, 'x'), std::string(1 << 20, '\0'), std::string("GNU"),

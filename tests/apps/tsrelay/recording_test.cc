@@ -189,7 +189,7 @@ TEST(Recording, WhereTheNextFileCannotBeHadPacketsAreDropped) {
   test::StderrCapture capture;
   recording->prepare();
   const std::string said = capture.finish();
-  STRCMP_CONTAINS("news.ts.000000, which a recording comes to: it was moved away", said.c_str());
+  STRCMP_CONTAINS("news.ts.000000, the next file of a recording: it was moved away", said.c_str());
   STRCMP_CONTAINS("all others were moved away or removed", said.c_str());
   pump();
   record(3);

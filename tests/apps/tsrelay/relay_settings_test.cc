@@ -72,31 +72,31 @@ TEST(RelaySettings, AddedRtpTakesRoomInTheBuffersOfLegs) {
   LONGS_EQUAL(2048 + 64, stream->leg_buffer_bytes());
   CHECK(check(settings).ok());
   stream->buffer_bytes = 65536;
-  refuses("no room for it");
+  refuses("no space for it");
   stream->buffer_bytes = 2048;
   stream->outputs[1].plain = true;
-  refuses("to have RTP and to have none");
+  refuses("plain and adds_rtp are both set");
   stream->outputs[1].plain = false;
   stream->format = relay::StreamFormat::kRtp;
-  refuses("all of the stream has RTP");
+  refuses("all packets of the stream already have RTP");
   stream->format = relay::StreamFormat::kUdp;
   CHECK(check(settings).ok());
   stream->legs[0].network = "port0";
-  refuses("no room before it");
+  refuses("no space for a header");
 }
 
 TEST(RelaySettings, WhatMakesNoSenseIsRefused) {
   stream->buffer_bytes = 2000;
-  refuses("no multiple of 64");
+  refuses("not a multiple of 64");
   stream->buffer_bytes = 2048;
   stream->legs[0].source = "10.0.0.1";
-  refuses("no multicast group");
+  refuses("not a multicast group");
   stream->legs[0].address = "[ff3e::1]:5004";
-  refuses("of the other family");
+  refuses("of the other address family");
   stream->legs[0].source.clear();
   stream->has_fec = true;
   stream->fec.columns = 3;
-  refuses("fewer than 4");
+  refuses("at least 4 columns");
   stream->fec.row_packets = false;
   CHECK(check(settings).ok());
   stream->outputs[0].fec = stream->outputs[0].plain = true;
@@ -106,10 +106,10 @@ TEST(RelaySettings, WhatMakesNoSenseIsRefused) {
 // An address that no socket can send to is refused in the configuration.
 TEST(RelaySettings, OutputsThatCanNeverWork) {
   constexpr std::pair<const char*, const char*> kRefused[] = {
-      {"0.0.0.0:6000", "nobody's address"},
-      {"[::]:6000", "nobody's address"},
-      {"[fe80::1]:6000", "one link alone"},
-      {"[::ffff:10.0.0.1]:6000", "within one of IPv6"},
+      {"0.0.0.0:6000", "the unspecified address"},
+      {"[::]:6000", "the unspecified address"},
+      {"[fe80::1]:6000", "link-local"},
+      {"[::ffff:10.0.0.1]:6000", "IPv4-mapped"},
       {"255.255.255.255:6000", "broadcast"}};
   for (const auto& [to, answer] : kRefused) {
     stream->outputs[0].to = to;
@@ -128,18 +128,18 @@ TEST(RelaySettings, BroadcastIsAskedFor) {
   stream->outputs[0].network = "";
   for (const char* to : {"239.1.1.9:6000", "[2001:db8::1]:6000"}) {
     stream->outputs[0].to = to;
-    refuses("no broadcast address");
+    refuses("not a broadcast address");
   }
 }
 
 TEST(RelaySettings, LegsThatCanNeverHaveAnything) {
   stream->legs[0].address = "[fe80::1]:5004";
-  refuses("one link alone");
+  refuses("link-local");
   stream->legs[0].address = "[::ffff:10.0.0.1]:5004";
-  refuses("within one of IPv6");
+  refuses("IPv4-mapped");
   stream->legs[0].address = "239.1.1.1:5004";
   for (const char* source : {"239.1.1.2", "0.0.0.0"}) {
     stream->legs[0].source = source;
-    refuses("no address that anybody sends with");
+    refuses("cannot be the address of a sender");
   }
 }
