@@ -86,14 +86,15 @@ std::vector<uint32_t> OpenPort::shards(const Configuration& configuration) const
 Result<void> OpenPort::plan_socket(uint32_t shard, const DatagramShape& shape) {
   if (!settings.forwards_to.empty()) {
     return configuration_error_while("planning a socket on the port %s", settings.name.c_str())
-        .set_answer("what comes to it goes on to the port %s", settings.forwards_to.c_str())
-        .set_cure("name another network, or leave forward_to of the [[port]] out");
+        .set_answer("its port forwards all received frames to the port %s",
+                    settings.forwards_to.c_str())
+        .set_cure("name another network, or leave forward_to out of its [[port]]");
   }
   const std::vector<uint32_t>& named = settings.shards;
   if (!named.empty() && std::find(named.begin(), named.end(), shard) == named.end()) {
     return configuration_error_while("planning a socket on the port %s", settings.name.c_str())
         .set_answer("the port %s has no queue on that shard", settings.name.c_str())
-        .set_cure("name the shard in shards of the [[port]], or leave shards out");
+        .set_cure("add the shard to shards of the [[port]], or leave shards out");
   }
   if (asked_.size() <= shard) asked_.resize(shard + 1);
   ++asked_[shard].socket_count;
@@ -158,7 +159,7 @@ Result<void> OpenPort::plan(ServicePlan& plan) {
   BP_ASSERT(wanted_.size() <= configuration.shards.size());  // no socket is lost
   wanted_.resize(configuration.shards.size());
   asked_.clear();
-  Error error = configuration_error_while("the port %s", settings.name.c_str());
+  Error error = configuration_error_while("planning the port %s", settings.name.c_str());
   if (shards_.size() > Port::kQueueCountMax) {
     return error.set_answer("it would have %zu queues", shards_.size())
         .set_cure("name at most %u shards in shards of the [[port]]", Port::kQueueCountMax);
@@ -167,12 +168,13 @@ Result<void> OpenPort::plan(ServicePlan& plan) {
   if (settings.buffer_count && *settings.buffer_count < needed) {
     return error.set_answer("it has %u buffers", *settings.buffer_count)
         .set_cure("set buffers to %zu or more, or leave it out: its queues and the sockets on it "
-                  "need so many",
+                  "need that many",
                   static_cast<size_t>(needed));
   }
   if (needed > kMbufCountMax) {
     return error.set_answer("its queues and sockets need %zu buffers", static_cast<size_t>(needed))
-        .set_cure("lower descriptors, or the buffers of sockets: it can have %u", kMbufCountMax);
+        .set_cure("lower descriptors, or the buffers of sockets: it can have at most %u",
+                  kMbufCountMax);
   }
   const PortOptions options = port_options();
   const OwnerName owner("buffers", settings.name);
@@ -270,7 +272,7 @@ Result<void> OpenPort::create_lane(ServiceContext& context, uint32_t index) {
   options.shared = shared_.get();
   options.queue_index = index;
   if (const char* wrong = NetStack::check(options)) {
-    return error_while("the port %s", settings.name.c_str()).set_answer("%s", wrong);
+    return error_while("checking the port %s", settings.name.c_str()).set_answer("%s", wrong);
   }
   lane.stack = std::make_unique<NetStack>(*lane.queue, options);
   lane.receiver.create(*lane.stack, *lane.loop);
@@ -288,9 +290,9 @@ Result<DatagramSocket*> OpenPort::make_socket(uint32_t shard, const DatagramShap
   Lane* lane = find_lane(shard);
   if (lane == nullptr || lane->sockets.size() == wanted_[shard].socket_count) {
     return Error{}
-        .set_answer("the port %s is not there yet, or was asked for fewer", settings.name.c_str())
-        .set_cure("this is a defect of the program: it lists the ports before the services that "
-                  "use them");
+        .set_answer("the port %s does not exist yet, or fewer sockets were planned on it",
+                    settings.name.c_str())
+        .set_cure("correct the program: it must list the ports before the services that use them");
   }
   lane->sockets.push_back(std::make_unique<PortDatagramSocket>(lane->stack->socket_parts(), shape));
   return lane->sockets.back().get();
@@ -307,8 +309,8 @@ Result<void> OpenPort::check_forwarding_to(const OpenPort& other) const {
     if (std::find(other.shards_.begin(), other.shards_.end(), shard) != other.shards_.end()) {
       continue;
     }
-    return configuration_error_while("the port %s, which forwards to %s", settings.name.c_str(),
-                                     other.settings.name.c_str())
+    return configuration_error_while("planning the port %s, which forwards to %s",
+                                     settings.name.c_str(), other.settings.name.c_str())
         .set_answer("the second has no queue on a shard of the first")
         .set_cure("name the same shards in both [[port]]");
   }

@@ -73,18 +73,19 @@ Result<void> PortService::check_device(const PortSettings& settings) const {
   const auto first = std::find_if(ports_.begin(), ports_.end(), has_it);
   const auto count = static_cast<size_t>(std::count_if(ports_.begin(), ports_.end(), has_it));
   if (count <= allowed_count) return {};
-  return configuration_error_while("the device %s", settings.device_text.c_str())
-      .set_answer("%zu ports have it, %s the first of them", count, (*first)->settings.name.c_str())
-      .set_cure("let %s have it", allowed_count == 2 ? "two" : "one [[port]]");
+  return configuration_error_while("checking the device %s", settings.device_text.c_str())
+      .set_answer("%zu ports use it, %s is the first of them", count,
+                  (*first)->settings.name.c_str())
+      .set_cure("use it for %s only", allowed_count == 2 ? "two" : "one [[port]]");
 }
 
 Result<void> PortService::check_forwarding(const PortSettings& settings) noexcept {
   if (settings.forwards_to.empty()) return {};
   const bool is_own = settings.forwards_to == settings.name;
   if (!is_own && find(settings.forwards_to) != nullptr) return {};
-  return configuration_error_while("the port %s", settings.name.c_str())
+  return configuration_error_while("checking the port %s", settings.name.c_str())
       .set_answer("forward_to is \"%s\", %s", settings.forwards_to.c_str(),
-                  is_own ? "the port itself" : "which is no port")
+                  is_own ? "the port itself" : "which is not a port")
       .set_cure("name another [[port]]");
 }
 
@@ -131,7 +132,7 @@ Result<void> PortService::start_dpdk(ServiceContext& context) {
   options.has_telemetry = dpdk_.settings().has_telemetry;
   BP_TRY(start_eal(options));
   context.set_label("dpdk", "", kThreads, eal_threads());
-  BP_LOG_INFO("dpdk: threads beside the shards: %s", eal_threads());
+  BP_LOG_INFO("dpdk: threads in addition to the shards: %s", eal_threads());
   return {};
 }
 

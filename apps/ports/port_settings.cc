@@ -54,7 +54,7 @@ void check_gateways(ReadTable& table, const PortSettings& settings) {
           return prefix->family == gateway->family && prefix->contains(*gateway);
         });
     if (is_near) continue;
-    table.refuse_value("gateways", quoted(text) + " is in the network of none of the addresses",
+    table.refuse_value("gateways", quoted(text) + " is not in the network of any address",
                        "expected one that can be reached from an address of the port");
   }
 }
@@ -70,7 +70,7 @@ void check_mac(ReadTable& table, const PortSettings& settings) {
     return;
   }
   table.refuse_value("mac", "\"mac\" is " + quoted(settings.mac),
-                     "expected the address of one station, as 02:00:00:00:00:01");
+                     "expected a unicast address, such as 02:00:00:00:00:01");
 }
 
 }  // namespace

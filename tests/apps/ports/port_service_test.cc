@@ -111,7 +111,7 @@ TEST(PortService, WhatMakesNoSenseIsRefusedWithItsPlace) {
                   read(port + "device = \"eth0\"\n").c_str());
   STRCMP_CONTAINS("f:15:1: \"role\" is for a device \"memif:/PATH\"; leave it out",
                   read(port + "device = \"null\"\nrole = \"server\"\n").c_str());
-  STRCMP_CONTAINS("\"192.0.3.1\" is in the network of none of the addresses",
+  STRCMP_CONTAINS("\"192.0.3.1\" is not in the network of any address",
                   read(port + "device = \"null\"\naddresses = [\"192.0.2.1/24\"]\n"
                               "gateways = [\"192.0.3.1\"]\n")
                       .c_str());
@@ -133,10 +133,10 @@ TEST(PortService, ARingHasTwoPortsAndOtherDevicesOne) {
   };
   plan(several("ring:a", 2));
   plan(several("null", 3));
-  STRCMP_CONTAINS("the device ring:a: 3 ports have it, p0 the first of them; let two have it",
+  STRCMP_CONTAINS("the device ring:a: 3 ports use it, p0 is the first of them; use it for two only",
                   refusal(several("ring:a", 3)).c_str());
   STRCMP_CONTAINS(
-      "the device tap:x: 2 ports have it, p0 the first of them; let one [[port]] have it",
+      "the device tap:x: 2 ports use it, p0 is the first of them; use it for one [[port]] only",
       refusal(several("tap:x", 2)).c_str());
 }
 
@@ -157,7 +157,7 @@ TEST(PortService, ADeviceWithoutAnAddressHasTheSameAtEachStart) {
   const std::string port = "[[port]]\nname = \"wan\"\n";
   STRCMP_EQUAL("", read(port + "device = \"tap:x\"\nmac = \"02:00:00:00:00:07\"\n").c_str());
   for (const char* wrong : {"02:00:00:00:00", "01:00:00:00:00:07", "00:00:00:00:00:00"}) {
-    STRCMP_CONTAINS("; expected the address of one station, as 02:00:00:00:00:01",
+    STRCMP_CONTAINS("; expected a unicast address, such as 02:00:00:00:00:01",
                     read(port + "device = \"null\"\nmac = \"" + wrong + "\"\n").c_str());
   }
   STRCMP_CONTAINS(
@@ -170,7 +170,7 @@ TEST(PortService, APortForwardsToAnotherThatIsThere) {
   const std::string second = "[[port]]\nname = \"lan\"\ndevice = \"ring:a\"\n";
   plan(first + "forward_to = \"lan\"\n" + second);
   plan(first + "forward_to = \"lan\"\n" + second + "forward_to = \"wan\"\n");
-  STRCMP_CONTAINS("the port wan: forward_to is \"lan\", which is no port; name another [[port]]",
+  STRCMP_CONTAINS("the port wan: forward_to is \"lan\", which is not a port; name another [[port]]",
                   refusal(first + "forward_to = \"lan\"\n").c_str());
   STRCMP_CONTAINS("forward_to is \"wan\", the port itself",
                   refusal(first + "forward_to = \"wan\"\n").c_str());
@@ -178,7 +178,7 @@ TEST(PortService, APortForwardsToAnotherThatIsThere) {
       "the second has no queue on a shard of the first",
       refusal(first + "forward_to = \"lan\"\n" + second + "shards = [\"main\"]\n").c_str());
   STRCMP_CONTAINS(
-      "what comes to it goes on to the port lan",
+      "its port forwards all received frames to the port lan",
       refusal(first + "forward_to = \"lan\"\n" + second + "[user]\nsockets = 1\n").c_str());
   STRCMP_CONTAINS(
       "\"addresses\" is for a port that does not forward",
@@ -217,7 +217,7 @@ TEST(PortService, FewerBuffersThanAreNeededAreRefused) {
 
 TEST(PortService, ASocketWhereThePortHasNoQueueIsRefused) {
   STRCMP_CONTAINS("user: planning the datagram socket s0: the port wan has no queue on that shard; "
-                  "name the shard in shards of the [[port]], or leave shards out",
+                  "add the shard to shards of the [[port]], or leave shards out",
                   refusal("[[port]]\nname = \"wan\"\ndevice = \"null\"\nshards = [\"main\"]\n"
                           "[user]\nsockets = 1\nshard = \"other\"\n")
                       .c_str());
