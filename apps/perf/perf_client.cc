@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kPatienceNs = 5 * kNsPerSecond;
 constexpr uint64_t kWarmUpCount = 200;  // round trips
 constexpr char kLost[] = "the connection to it was lost";
-constexpr char kDefect[] = "this is a defect: of the device, its driver, or Bedplate";
+constexpr char kDefect[] = "this is a defect of the device, its driver, or Bedplate";
 
 }  // namespace
 
@@ -46,7 +46,7 @@ void PerfClient::handle(const Message& message) noexcept {
 Error PerfClient::trouble(const char* answer) const {
   return error_while("measuring with %s", address_.c_str())
       .set_answer("%s", answer)
-      .set_cure("look at the other side, and start this one again");
+      .set_cure("check the other side, and start this one again");
 }
 
 Error PerfClient::trouble(SendStatus status) const {
@@ -59,7 +59,7 @@ Result<void> PerfClient::wait_until(PerfMode mode, Done is_done) {
   Messenger& messenger = side_.messenger();
   while (!is_done()) {
     const bool has_work = messenger.poll(kPerfPollBudget) > 0;
-    if (is_displaced_) return trouble("it measures with another client now");
+    if (is_displaced_) return trouble("it is now measuring with another client");
     if (has_work) pace_.work_done();
     else if (is_connected_ && side_.has_lost(*server_)) return trouble(kLost);
     else if (pace_.is_overdue(mode, kPatienceNs)) return trouble("it has been silent for 5 s");
@@ -147,7 +147,7 @@ Result<void> PerfClient::ask(const PerfTask& task, uint64_t bytes) {
   asked.target = own_target_.part(0, bytes);
   BP_TRY(send(kPerfAsk, perf_payload(asked)));
   BP_TRY(wait_until(PerfMode::kEvents, [&] { return is_ready_; }));
-  if (ready_.version != kPerfVersion) return trouble("it is of another version");
+  if (ready_.version != kPerfVersion) return trouble("it has another version");
   const bool gets = task.operation == PerfOperation::kGet;
   stream_.begin(*server_, task.operation, gets ? target : source,
                 (gets ? ready_.source : ready_.target).part(0, bytes));
@@ -254,7 +254,7 @@ Result<void> PerfClient::check_ends(const PerfTask& task) const {
   if (stream_.failed_count() != 0) return trouble(kLost);
   char text[96];
   if (const uint64_t count = wrong_count_ + tally_.wrong_count; count != 0) {
-    std::snprintf(text, sizeof text, "%" PRIu64 " messages were not what was sent", count);
+    std::snprintf(text, sizeof text, "%" PRIu64 " messages differ from what was sent", count);
     return trouble(text).set_cure("%s", kDefect);
   }
   if (task.operation != PerfOperation::kSend) return {};
@@ -262,7 +262,7 @@ Result<void> PerfClient::check_ends(const PerfTask& task) const {
   const uint64_t sent_count = stream_.started_count() + back_count;
   const uint64_t came_count = tally_.received_count + received_count_;
   if (came_count == sent_count) return {};
-  std::snprintf(text, sizeof text, "%" PRIu64 " messages were sent, and %" PRIu64 " came",
+  std::snprintf(text, sizeof text, "%" PRIu64 " messages were sent, but %" PRIu64 " arrived",
                 sent_count, came_count);
   return trouble(text).set_cure("%s", kDefect);
 }

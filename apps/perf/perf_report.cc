@@ -97,7 +97,7 @@ void print_perf_heading(const PerfTask& task) {
   std::printf("\n%10s %10s %10s", "bytes", "count", "min");
   for (const Percentile& percentile : kPercentiles) std::printf(" %10s", percentile.name);
   std::printf("   us, %s\n",
-              way_count(task.operation) == 2 ? "half of there and back" : "there and back");
+              way_count(task.operation) == 2 ? "half of a round trip" : "round trip");
   std::fflush(stdout);
 }
 

@@ -32,7 +32,7 @@ class ShmServer final : public PerfSide {
 
   Messenger& messenger() noexcept override { return messenger_; }
   Result<Endpoint*> connect() override {
-    assertion_failed(__FILE__, __LINE__, "the server waits to be called");
+    assertion_failed(__FILE__, __LINE__, "the server waits for its client");
   }
 
   Result<void> create(const std::string& socket) {

@@ -16,7 +16,7 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
   if (!parsed.ok()) return error.set_answer("%s", parsed.error().answer);
   const bool is_shared = parsed.value().kind == SocketAddress::Kind::kUnix;
   if (is_shared && (!options.device.empty() || options.port != 0)) {
-    error.set_answer("it is shared memory, which takes no RDMA device");
+    error.set_answer("it is shared memory, which uses no RDMA device");
     return error.set_cure("leave out --device and --port, or write tcp:ADDRESS:PORT");
   }
   const PerfVerbsPart* verbs = nullptr;
@@ -31,7 +31,7 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
     case SocketAddress::Kind::kUnix: return open_shm_side(options);
     case SocketAddress::Kind::kActivation: break;
   }
-  return error.set_answer("no service manager passes sockets here");
+  return error.set_answer("perf gets no sockets from a service manager");
 }
 
 void PerfSide::choose_pages(uint64_t bytes) {

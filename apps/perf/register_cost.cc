@@ -212,7 +212,7 @@ Result<RegisterCosts> measure_register_cost(const RegisterCostOptions& options) 
   for (const uint64_t bytes : options.sizes) {
     if (bytes <= kRegisterBytesMax) continue;
     return configuration_error_while("choosing what to register")
-        .set_answer("%s are asked for, at most %s can be", format_bytes(bytes).text,
+        .set_answer("%s were requested, but at most %s is possible", format_bytes(bytes).text,
                     format_bytes(kRegisterBytesMax).text)
         .set_cure("make --size smaller");
   }

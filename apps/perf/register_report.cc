@@ -9,7 +9,8 @@
 namespace bedplate {
 
 void print_register_table(const RegisterCosts& costs) {
-  std::printf("what a message's memory costs before it can be sent, median of %" PRIu64 ", in us\n",
+  std::printf("the cost of preparing a message's memory for sending, median of %" PRIu64
+              ", in us\n",
               costs.count);
   print_way(costs.way, "");
   std::printf("\n%10s %10s %14s %14s %14s %16s\n", "bytes", "pool key", "bounce copy",
@@ -21,8 +22,8 @@ void print_register_table(const RegisterCosts& costs) {
   }
   uint64_t stale_count = 0;
   for (const RegisterCost& cost : costs.costs) stale_count += cost.stale_count;
-  std::printf("\nremapped %" PRIu64 " times: a cache that does not hear of it would have answered "
-              "%" PRIu64 " times\nwith the registration of pages that are gone\n",
+  std::printf("\nremapped %" PRIu64 " times: a cache that does not learn of the unmapping "
+              "would have returned %" PRIu64 " times\nthe registration of freed pages\n",
               costs.count * costs.costs.size(), stale_count);
 }
 

@@ -497,7 +497,7 @@ def perf_ends_when_its_server_vanishes():
         finally:
             come_back(b)
         print(f"     {words}: ended after {time.monotonic() - begin:.1f} s", flush=True)
-        a.expect(rf"measuring with {PERF}: the connection to it was lost; look at the other side, "
+        a.expect(rf"measuring with {PERF}: the connection to it was lost; check the other side, "
                  "and start this one again$", PATIENCE_SECONDS, mark)
 
 

@@ -106,7 +106,8 @@ def a_client_that_comes_in_anothers_place_is_told_to_that_one(box):
     wait_for(lambda: "p99.9" in read_text(box.path("first.log")), "the first client")
     server.measure("send", "-n", "100", "--size", "64")
     expect(first.wait(BOUND_SECONDS), 1, "the first client's exit code")
-    expect_in(": it measures with another client now; ", read_text(box.path("first.log")), "why")
+    expect_in(": it is now measuring with another client; ", read_text(box.path("first.log")),
+              "why")
     server.stop()
 
 
@@ -138,8 +139,8 @@ def what_cannot_be_is_refused_with_the_cure(box):
         (["put", "unix:"], 'reading the address unix:: "unix:" is not a listen address'),
         (["put", "tcp:here:7471"], "the address is not numeric; write tcp:ADDRESS:PORT, "
                                    "numeric, for verbs, or unix:PATH for shared memory"),
-        (["put", "activation:"], "no service manager passes sockets here; write tcp:"),
-        (["put", "--device", "rxe0", address], "it is shared memory, which takes no RDMA device; "
+        (["put", "activation:"], "perf gets no sockets from a service manager; write tcp:"),
+        (["put", "--device", "rxe0", address], "it is shared memory, which uses no RDMA device; "
                                                "leave out --device and --port"),
         (["put"], "reading the command line: missing ADDRESS; see: bedplate perf --help"),
         (["jump", address], "there is nothing to measure called jump; see: bedplate perf --help"),
@@ -147,7 +148,7 @@ def what_cannot_be_is_refused_with_the_cure(box):
         (["serve", "--bandwidth", address], "reading --bandwidth: perf serve has no such option; "
                                             "give it to the side that measures"),
         (["register", "-d", "1"], "reading -d 1: perf register has no such option; leave it out"),
-        (["register", "--size", "1000M"], "at most 64 MiB can be; make --size smaller"),
+        (["register", "--size", "1000M"], "at most 64 MiB is possible; make --size smaller"),
     ]
     for words, message in cases:
         expect_in(message, box.bedplate("perf", *words, expect_code=2).stderr, " ".join(words))

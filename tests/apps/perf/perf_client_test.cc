@@ -78,12 +78,12 @@ TEST(PerfClient, OperationsThatFailedAreNotMeasured) {
 
 TEST(PerfClient, MessagesThatDidNotComeAreADefect) {
   side.peer().swallowed_count = 2;
-  STRCMP_EQUAL("measuring with tcp:there: 300 messages were sent, and 298 came",
+  STRCMP_EQUAL("measuring with tcp:there: 300 messages were sent, but 298 arrived",
                measure(PerfOperation::kSend, PerfMeasure::kBandwidth).c_str());
 }
 
 TEST(PerfClient, WhoeverIsDisplacedLearnsIt) {
   side.peer().is_displaced = true;
-  STRCMP_EQUAL("measuring with tcp:there: it measures with another client now",
+  STRCMP_EQUAL("measuring with tcp:there: it is now measuring with another client",
                measure(PerfOperation::kGet, PerfMeasure::kLatency).c_str());
 }
