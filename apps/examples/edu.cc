@@ -109,7 +109,7 @@ class Edu final : public Service {
     }
     const bool is_same = std::memcmp(source_, target_.data(), kBytes) == 0;
     BP_LOG_INFO("edu: %d bytes of malloc went through the device into a carve: %s",
-                static_cast<int>(kBytes), is_same ? "as they were" : "not as they were");
+                static_cast<int>(kBytes), is_same ? "unchanged" : "changed");
   }
 
   std::string address_;

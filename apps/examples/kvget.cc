@@ -48,7 +48,7 @@ void print_answer(void*, const Message& message) noexcept {
     }
     std::printf("%.*s\n", static_cast<int>(value.size()), value.data());
   } else {
-    std::puts(text.size() >= 5 && text[4] == kNone ? "(none)" : "(out of reach)");
+    std::puts(text.size() >= 5 && text[4] == kNone ? "(none)" : "(not accessible)");
   }
   joined->messenger().release(message.loan);
 }

@@ -79,8 +79,8 @@ class RemoteRead final : public Service, public PollSource {
     BP_TRY_ASSIGN(messenger_, context.messenger(settings().shard));
     if (!context.has_peers() || settings().peers.size() != 1) {
       return error_while("looking for the peer")
-          .set_answer("there is not exactly one")
-          .set_cure("write one [[verbs.peer]], and let [verbs] be required");
+          .set_answer("there is not exactly one peer")
+          .set_cure("configure one [[verbs.peer]], and leave required of [verbs] true");
     }
     area_ = context.exported("area");
     write(area_, kInArea);

@@ -109,7 +109,7 @@ static void forget(void* self, bp_control_call* call) {
   entry* found = bp_control_text(call, "key", key, kText) < kText ? find(key) : NULL;
   (void)self;
   if (found == NULL) {
-    bp_control_refuse(call, "forgetting a key", "there is none of that name", "ask get KEY");
+    bp_control_refuse(call, "forgetting a key", "there is no such key", "check it with: get KEY");
     return;
   }
   *found = store.entries[--store.count];

@@ -84,7 +84,7 @@ kill -TERM $a; wait $a; echo == ended $?; cat /tmp/a.log
 serve a /edu 'through the device'
 kill -KILL $a; wait $a
 /edu check /tmp/a.toml; echo == after a kill $?""")
-    guest.expect(r"2048 bytes of malloc went through the device into a carve: as they were$")
+    guest.expect(r"2048 bytes of malloc went through the device into a carve: unchanged$")
     guest.expect(r"^== ended 0$")
     guest.expect(r"^== after a kill 0$")
     counters = json.loads(guest.expect(r"== stats\n(\{[\s\S]*?^\})").group(1))

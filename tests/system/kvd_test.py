@@ -307,7 +307,7 @@ def values_by_message(box):
     expect(seen, f"{short.decode()}\n{long.decode()}\n(none)\n", "what one gets that may read")
     expect(box.run(*join, "reader", "long").stdout, f"{long.decode()}\n", "the loan came back")
     seen = box.run(*join, "other", "short", "long", expect_code=1).stdout
-    expect(seen, f"{short.decode()}\n(out of reach)\n", "what one gets that may not")
+    expect(seen, f"{short.decode()}\n(not accessible)\n", "what one gets that may not")
     expect(appliance.counter("gets"), 6, "gets that were counted")
 
 

@@ -110,7 +110,7 @@ def it_is_told_what_to_do(box):
     for key in ("apple", "x" * 40):
         refused = box.run(BEDPLATE, "ctl", *where, "store.forget", f"key={key}",
                           expect_code=1)
-        expect_in("forgetting a key: there is none of that name; ask get KEY", refused.stderr,
+        expect_in("forgetting a key: there is no such key; check it with: get KEY", refused.stderr,
                   "what is not there")
     store.stop()
 
