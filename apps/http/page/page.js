@@ -142,7 +142,7 @@ function showPool() {
     part.textContent = "";
     part.className = "bare";
   }
-  put(by("owners"), table("What each owner has; how much of it is used, where not all of it is",
+  put(by("owners"), table("The memory of each owner, and the used part if not all of it is used",
     ["owner", "planned", "used", "share"], owners.map(each => {
       const used = of("bedplate_owner_used_bytes", "owner", each.labels.owner);
       return [words(each.labels.owner), bytes(each.value), used ? bytes(used.value) : "",
@@ -150,7 +150,7 @@ function showPool() {
     })));
 }
 function showShards() {
-  put(by("shards"), table("Busy: the share of the last second in which it had work",
+  put(by("shards"), table("Busy: the share of the last second in which the shard had work",
     ["shard", "busy", "rounds/s", "system calls/s", "stalls", "longest"],
     allOf("bedplate_shard_asleep").map(({labels: {shard}}) => {
       const sample = what => of("bedplate_shard_" + what, "shard", shard);
@@ -386,7 +386,7 @@ by("ask").addEventListener("submit", event => {
 by("hold").addEventListener("click", () => {
   held = !held;
   by("hold").setAttribute("aria-pressed", held);
-  by("hold").textContent = held ? "Go on" : "Hold";
+  by("hold").textContent = held ? "Resume" : "Hold";
 });
 by("filter").addEventListener("input", () => now && showRest());
 begin();
