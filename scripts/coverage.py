@@ -208,7 +208,7 @@ def print_layers(files, note_of, lacks=None):
     the reasons why tests of a layer were skipped. Returns whether no layer is below the floor
     except for such reasons, and each file belongs to a layer."""
     if not files:
-        print("failed: nothing was counted with the programs that there are\n"
+        print("failed: there are no counts of the current programs\n"
               "0 passed, 1 failed, 0 skipped")
         return False
     sums = by_layer(files)
@@ -228,7 +228,7 @@ def print_layers(files, note_of, lacks=None):
         print(f"covered: {layer:22} {percent(lines):5.1f} % of {lines[0]:5} lines{note}")
     lines = sums.get(XPMEM_KNEM, (0, 0))
     print(f"covered: {XPMEM_KNEM:22} {percent(lines):5.1f} % of {lines[0]:5} lines  (no floor: "
-          "modules that only other machines have)")
+          "only other machines have the modules)")
     if os.environ.get("FILES"):
         missing = sorted(((count - covered, path) for path, (count, covered) in files.items()
                           if layer_of(path)), reverse=True)

@@ -93,7 +93,7 @@ def find_cards(system):
 
 
 def find_drives(system):
-    return tuple(f"{os.path.basename(path)}, {text_of(f'{path}/model') or 'of no name'}"
+    return tuple(f"{os.path.basename(path)}, {text_of(f'{path}/model') or 'unnamed'}"
                  for path in entries(system, "sys/class/nvme/nvme*"))
 
 
@@ -167,12 +167,13 @@ def plan_steps(machine, build):
     no_port = "" if ports else "no RDMA port that is up"
     yield unit_step(tests, "verbs", "opens queue pairs, binds memory windows and sends, on the first "
                     "RDMA port that can be used", ("Verbs", "ConnectionManager"), no_port)
-    yield unit_step(tests, "registration", "registers the pool there", ("KeyTable", "KeyOfBlocks"),
-                    no_port)
+    yield unit_step(tests, "registration", "registers the pool on that port",
+                    ("KeyTable", "KeyOfBlocks"), no_port)
     yield from perf_steps(program, ports)
-    yield unit_step(tests, "NUMA placement", "takes hugepages of each node", ("Numa", "NodePlacement"),
-                    "" if len(machine.nodes) > 1 else "one NUMA node")
-    yield unit_step(tests, "pages of 1 GiB", "takes some of those that are free",
+    yield unit_step(tests, "NUMA placement", "uses hugepages of each node",
+                    ("Numa", "NodePlacement"),
+                    "" if len(machine.nodes) > 1 else "there is only one NUMA node")
+    yield unit_step(tests, "pages of 1 GiB", "uses some of the free ones",
                     ("PinnedPool", "NodePlacement"),
                     "" if machine.free_pages(GIB_KIB) else "no page of 1 GiB is free")
 
@@ -200,7 +201,7 @@ def run_step(step):
         if step.server:
             server = subprocess.Popen(step.server, stdout=subprocess.PIPE, text=True)
             if server.stdout.readline() == "":
-                return (0, 1, 0), "its server ended before it served"
+                return (0, 1, 0), "its server ended before it was ready"
         done = subprocess.run(step.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=STEP_SECONDS, check=False)
         return counts_of(done.stdout, done.returncode), done.stdout
@@ -232,19 +233,19 @@ def run_steps(steps):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default="build/release")
-    parser.add_argument("--system", default="/", help="whose sys/ is looked at")
+    parser.add_argument("--system", default="/", help="the folder whose sys/ is read")
     options = parser.parse_args()
     machine = find_machine(options.system)
     print("This machine has")
     print("\n".join(f"  {line}" for line in describe(machine)))
     steps = list(plan_steps(machine, options.build))
-    print("This will be done; no drive is written to, and no setting is changed")
+    print("These tests will run; they write to no drive and change no setting")
     print("\n".join(f"  {step.name}: {step.touches}" if not step.reason else
-                    f"  {step.name}: not here: {step.reason}" for step in steps))
+                    f"  {step.name}: will be skipped: {step.reason}" for step in steps))
     if all(step.reason for step in steps):
         return run_steps(steps)
     if not is_agreed(os.environ, sys.stdin.isatty(), input):
-        print("hardware: nothing was run; answer yes, or set YES=1 where there is no terminal")
+        print("hardware: nothing was run; answer yes, or set YES=1 if there is no terminal")
         print(f"0 passed, 0 failed, {len(steps)} skipped")
         return 0
     return run_steps(steps)

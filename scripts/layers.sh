@@ -22,11 +22,11 @@ for ((i = 1; i < ${#above[@]}; ++i)); do
     "$(grep -rnE "#include \"($upper)/" "${above[i]}" || true)"
 done
 
-complain "the pool knows another process" \
+complain "the pool includes a header of other processes" \
   "$(grep -nE '#include "pinned_pool/join/' pinned_pool/*.h pinned_pool/*.cc || true)"
 
 # joined, channel -> connect -> device; only joined knows joined processes and their shm.
-complain "a part of verbs includes one above it" "$(
+complain "a part of verbs includes a part above it" "$(
   grep -rnE '#include "transport/(shm/|messages/joined_process\.h|verbs/joined/)' transport/verbs |
     grep -v '^transport/verbs/joined/'
   grep -rnE '#include "transport/verbs/(connect|channel)/' transport/verbs/device transport/verbs/*.*
@@ -34,7 +34,7 @@ complain "a part of verbs includes one above it" "$(
   true)"
 
 # A transport to peers uses the shared parts, which know no transport; a joining process knows shm.
-complain "a way to peers includes another, or what they share includes one" "$(
+complain "a transport to peers includes another, or a shared part includes a transport" "$(
   grep -rnE '#include "transport/(shm|verbs)/' transport/self
   grep -rnE '#include "transport/(self|verbs)/' transport/shm
   grep -rnE '#include "transport/(self|shm|verbs)/' transport/*.* transport/loop transport/sockets \
@@ -46,7 +46,7 @@ complain "a way to peers includes another, or what they share includes one" "$(
 complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcached|tsrelay)' --include='*.h' \
   --include='*.cc' --include='*.c' platform pinned_pool alloc transport apps |
   grep -vE '^apps/(blockd|kvd|tsrelay|bedplate)/|^apps/examples/(kvget|ts[a-z_]*|test_picture)\.' || true)"
-complain "a part of apps/ includes one above it" "$(
+complain "a part of apps/ includes a part above it" "$(
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|program|init|perf)/' \
     apps/configuration apps/counters apps/services apps/connections apps/boot apps/peers apps/tls
   grep -rnE '#include "apps/(boot|peers|tls|ports|c_interface)/' \
@@ -68,31 +68,31 @@ complain "a data path allocates, throws, logs or locks" "$(grep -nE \
   $datapath || true)"
 
 # A program with more rights than its caller ignores that user's environment.
-complain "the environment is read elsewhere than in platform/environment" "$(grep -rnE \
+complain "the environment is read outside platform/environment" "$(grep -rnE \
   '\b(secure_)?getenv\(|\benviron\b' --include='*.h' --include='*.cc' --include='*.c' \
   platform pinned_pool alloc transport apps | grep -v '^platform/environment\.' || true)"
 
 # All other code is compiled once for release and hardened builds (scripts/mk/flags.mk).
-complain "what differs in a hardened build is used outside alloc/" "$(grep -rnE \
+complain "code outside alloc/ depends on a hardened build" "$(grep -rnE \
   '\b(BP_HARDENED|kKeepsLedger|enter_block|leave_block|heap_calls\.h|block_ledger\.h)\b' \
   --include='*.h' --include='*.cc' platform pinned_pool transport apps tests |
   grep -v '^tests/alloc/' || true)"
-complain "what is used of the standard library is not included" "$(
+complain "a used header of the standard library is not included" "$(
   /usr/bin/python3 scripts/includes.py || echo "scripts/includes.py ended with an error")"
 methods=$(/usr/bin/python3 scripts/classes.py 2>&1) ||
   complain "a class has too many methods" "$methods"
 complain "libbedplate.a needs a header of rdma-core, DPDK or OpenSSL" "$(
   /usr/bin/python3 scripts/core_headers.py || echo "scripts/core_headers.py ended with an error")"
-complain "a source has no test that can be found" "$(
+complain "a source has no test" "$(
   /usr/bin/python3 scripts/tested.py || echo "scripts/tested.py ended with an error")"
-complain "public headers are not those that are listed" \
+complain "the public headers differ from their list" \
   "$(/usr/bin/python3 scripts/install/headers.py || true)"
 complain "a line has more than 100 columns" "$(LC_ALL=C.UTF-8 grep -rnE '^.{101,}' \
   --include='*.h' --include='*.cc' --include='*.c' \
   platform pinned_pool alloc transport apps tests || true)"
-complain "what .clang-format says is written otherwise (make format)" "$(
+complain "code is not formatted as .clang-format says (make format)" "$(
   scripts/format.sh --dry-run 2>&1 | grep -vE '^ ' || true)"
-complain "what a document or a comment names is not there" "$(
+complain "a document or a comment names a file that does not exist" "$(
   /usr/bin/python3 scripts/documents.py || echo "scripts/documents.py ended with an error")"
 complain "sentences are hard to read (CONTRIBUTING.md)" "$(
   /usr/bin/python3 scripts/sentences.py || echo "scripts/sentences.py ended with an error")"
@@ -102,5 +102,5 @@ complain "the status page is not clean HTML, CSS and JavaScript (tidy, esbuild)"
     esbuild --log-level=warning --outfile=/dev/null "apps/http/page/$part" 2>&1
   done
   true)"
-complain "a picture is not what its text says" "$(/usr/bin/python3 scripts/pictures.py --check 2>&1)"
+complain "a picture does not match its text" "$(/usr/bin/python3 scripts/pictures.py --check 2>&1)"
 exit "$bad"

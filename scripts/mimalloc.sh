@@ -24,7 +24,7 @@ adjust() { # FILE SED-EXPRESSION: must change the file
   cp "$source/$1" "$work/before"
   sed -i "$2" "$source/$1"
   ! cmp -s "$source/$1" "$work/before" ||
-    fail "$1 is not of the version this project knows: nothing to adjust"
+    fail "$1 is not of the version that this project supports: nothing to adjust"
 }
 for name in "${ADJUSTMENTS[@]}"; do
   [ "$name" = "${WITHOUT:-}" ] || "$name"

@@ -136,7 +136,7 @@ def main():
         if "--check" not in sys.argv:
             drawn.write_text(picture.svg())
         elif not drawn.exists() or drawn.read_text() != picture.svg():
-            print(f"docs/pictures/{drawn.name} is not what {source.name} says (make pictures)")
+            print(f"docs/pictures/{drawn.name} does not match {source.name} (make pictures)")
             bad = 1
     return bad
 

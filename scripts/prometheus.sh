@@ -11,7 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 (cd "$work" && apt-get -qq -o APT::Sandbox::User= download prometheus) > "$work/log" 2>&1 || {
   cat "$work/log" >&2
-  echo "prometheus.sh: the package prometheus could not be had; old lists: apt-get update" >&2
+  echo "prometheus.sh: the package prometheus could not be downloaded; if the package lists are" \
+    "old: apt-get update" >&2
   exit 1
 }
 mkdir -p "$directory"

@@ -126,7 +126,7 @@ def unlisted():
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build/docs").resolve()
     site = build(folder)
-    lines = unlisted() + (broken(site) if site else ["mkdocs has not built it"])
+    lines = unlisted() + (broken(site) if site else ["mkdocs has not built the site"])
     for line in lines:
         print(f"failed: {line}")
     if not lines:

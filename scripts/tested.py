@@ -80,14 +80,14 @@ def complaint(folder, name, files):
     name = name.removesuffix(".c")
     own = [test for test in (f"tests/{folder}/{name}_test.cc",) if (ROOT / test).is_file()]
     if own and said:
-        return f"is said to be tested by {said[0]}, and there is {own[0]}"
+        return f"has a line in scripts/tested_by.txt ({said[0]}), but also {own[0]}"
     if not own and not said:
         return f"has no tests/{folder}/{name}_test.cc, and no line in scripts/tested_by.txt"
     if own and all(path.suffix == ".cc" for path in files):
         return None  # declared in a C header
     for test in own or said:
         if not test.startswith("tests/") or not (ROOT / test).is_file():
-            return f"is said to be tested by {test}, which is not there"
+            return f"has a line in scripts/tested_by.txt with {test}, which does not exist"
         if not exercises(test, folder, name, files):
             return f"is not exercised by {test}"
     return None
@@ -100,7 +100,7 @@ def main():
             print(f"{files[0]}: {told}")
     there = {f"{folder}/{name}" for folder, name in units()}
     for unit in tests_said().keys() - there:
-        print(f"scripts/tested_by.txt: {unit} is not there")
+        print(f"scripts/tested_by.txt: {unit} does not exist")
 
 
 if __name__ == "__main__":

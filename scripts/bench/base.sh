@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 commit=$(git rev-parse --verify --quiet "$1^{commit}") || {
-  echo "base.sh: looking for the commit $1: git knows none; see: git log" >&2
+  echo "base.sh: looking for the commit $1: git has no such commit; see: git log" >&2
   exit 1
 }
 base=build/bench/base

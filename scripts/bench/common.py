@@ -52,7 +52,7 @@ def run_main(main):
     except BenchError as error:
         sys.exit(f"{name}: {error}")
     except KeyboardInterrupt:
-        print(f"{name}: interrupted; everything it had started is stopped", file=sys.stderr)
+        print(f"{name}: interrupted; everything that it had started is stopped", file=sys.stderr)
         sys.exit(130)
 
 
@@ -91,7 +91,7 @@ def wait_for_hugepages(total_bytes):
         if time.monotonic() > deadline:
             raise BenchError(f"waiting for {total_bytes // MIB} MiB of hugepages: only "
                              f"{available_hugepage_count()} are free after {HUGEPAGES_MAX_S} s; "
-                             "end what else takes hugepages")
+                             "stop other users of hugepages")
         time.sleep(0.005)
 
 
@@ -115,8 +115,8 @@ def reserved_hugepages(total_bytes):
                                  f"or: echo {before + missing} > {HUGEPAGES}/nr_hugepages")
             added = hugepage_count("nr_hugepages") - before
             if added < missing:
-                raise BenchError(f"reserving {missing} hugepages: the kernel gave {added}; free "
-                                 "memory, or choose a smaller volume (--volume-mib)")
+                raise BenchError(f"reserving {missing} hugepages: the kernel reserved {added}; "
+                                 "free memory, or choose a smaller volume (--volume-mib)")
         yield
     finally:
         if added > 0:  # relative, so that pages reserved by others meanwhile stay
@@ -211,7 +211,8 @@ def median_interval(values):
     # With a chance of at most 2.5 % per side the median lies beyond the outer `rank` values.
     rank = sum(sum(chances[:below + 1]) <= 0.025 for below in range(count))
     if rank == 0:
-        raise BenchError(f"the interval of a median of {count} rounds: takes 6; --rounds has more")
+        raise BenchError(f"computing the interval of a median of {count} rounds: it needs 6; "
+                         "raise --rounds")
     return ordered[rank - 1], ordered[-rank]
 
 
@@ -239,7 +240,7 @@ def warn_if_busy():
     """Returns the load, and warns if others use the machine."""
     load = os.getloadavg()[0]
     if load > 0.3:
-        print(f"the machine is busy (load {load:.2f}): the figures will wander", file=sys.stderr)
+        print(f"the machine is busy (load {load:.2f}): the figures will vary", file=sys.stderr)
     return load
 
 

@@ -71,7 +71,7 @@ def drawn(found):
     for line in (f"{machine['cpu']}, {machine['cpus']} processors, Linux {machine['kernel']}, "
                  f"{left['date']}.",
                  f"Medians of {min(rounds)} to {max(rounds)} interleaved rounds; whiskers from the "
-                 "least to the most. make figure measures it anew."):
+                 "least to the most. make figure measures again."):
         parts.append(f'<text class="soft" x="{EDGE}" y="{y + 8}">{html.escape(line)}</text>')
         y += TITLE_HEIGHT - 4
     width, y = width + 2 * EDGE, y + 8

@@ -69,7 +69,7 @@ void await(const char* what, const std::function<bool()>& is_there) {
   const uint64_t deadline_ns = monotonic_ns() + kPatienceNs;
   while (!is_there()) {
     if (control->failed.load() > 0 || monotonic_ns() > deadline_ns) {
-      std::fprintf(stderr, "joined_memory: waiting for %s: it did not come\n", what);
+      std::fprintf(stderr, "joined_memory: waiting for %s: it did not happen\n", what);
       std::exit(1);
     }
     usleep(500);

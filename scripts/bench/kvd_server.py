@@ -45,5 +45,5 @@ def wait_for(port, log):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
             return
         time.sleep(0.05)  # between two attempts, bounded by `end`
-    raise BenchError(f"waiting for a server at port {port}: nobody answers; it said: "
+    raise BenchError(f"waiting for a server at port {port}: there is no answer; it said: "
                      + said_of(log))

@@ -372,8 +372,8 @@ def main():
     common.require(programs)
     rows = [row for row in ROWS if row.kind in options.only and contenders_of(row, options)]
     if not rows:
-        raise BenchError("choosing what to measure: none of the contenders takes any of the kinds; "
-                         "choose more of either (--help)")
+        raise BenchError("choosing what to measure: none of the contenders supports any of the "
+                         "kinds; choose more of either (--help)")
     if not {0, 1} <= os.sched_getaffinity(0):
         raise BenchError(f"looking for cores 0 and 1: only {os.sched_getaffinity(0)} are allowed; "
                          "start it without taskset, or widen the cpuset")

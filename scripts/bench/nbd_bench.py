@@ -227,7 +227,7 @@ class Server(NbdServer):
         os.unlink(back)
         if not same:
             raise BenchError(f"reading back what {self.name} was filled with: it differs; this is "
-                             "a bug of that server, its figures mean nothing")
+                             "a bug of that server, and its figures are meaningless")
 
     def measure(self, workload):
         """Returns the figure of one run, in the unit of unit(), and the client's idle share, if the

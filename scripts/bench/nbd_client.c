@@ -64,7 +64,7 @@ static double now(void) {
 }
 
 static void fail(const char* doing) {
-  fprintf(stderr, "nbd_client: %s: %s\n", doing, errno ? strerror(errno) : "not as it should be");
+  fprintf(stderr, "nbd_client: %s: %s\n", doing, errno ? strerror(errno) : "unexpected content");
   exit(1);
 }
 

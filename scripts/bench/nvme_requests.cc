@@ -49,7 +49,7 @@ void check(const Result<void>& result) {
 std::byte* memory(uint64_t bytes) {
   void* taken = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (taken == MAP_FAILED) fail("taking memory", std::strerror(errno));
+  if (taken == MAP_FAILED) fail("allocating memory", std::strerror(errno));
   return static_cast<std::byte*>(taken);
 }
 

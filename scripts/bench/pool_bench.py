@@ -58,7 +58,7 @@ def show_keys(rounds):
 
 
 def show_registrations(rounds):
-    print("a registration that is not there: to take one and to let one go, in us")
+    print("a registration on demand: registering and deregistering, in us")
     show_row("", "io_uring buffer update", "mlock + munlock")
     for size, text in REGISTERED_BYTES.items():
         show_row(text, *(common.spread([r[f"{kind}:{size}"] / 1e3 for r in rounds])

@@ -30,7 +30,7 @@ __attribute__((constructor)) void boot_heap() noexcept {
   const char* text = getenv(kVariable);
   const auto bytes = text == nullptr ? std::nullopt : parse_bytes(text);
   if (!bytes.has_value() || *bytes == 0 || *bytes % kHeapGranularityBytes != 0) {
-    fail("BEDPLATE_BENCH_HEAP_BYTES is no multiple of 4 MiB", "set it, as in \"1 GiB\"");
+    fail("BEDPLATE_BENCH_HEAP_BYTES is not a multiple of 4 MiB", "set it, as in \"1 GiB\"");
   }
   heap_create();
   expect_appliance();

@@ -101,7 +101,7 @@ def changes(found):
             ours, same = (common.ratios(figures, of, ["other"])
                           for of in (row["judged"], "other-again"))
             if len(ours) < 6:
-                lines.append((f"{name}: {row['title']}: takes 6 rounds to judge", False))
+                lines.append((f"{name}: {row['title']}: needs 6 rounds to judge", False))
                 continue
             low, high = common.median_interval(ours)
             noise = max(abs(end - 1) for end in common.median_interval(same))

@@ -98,7 +98,8 @@ def their_figure(text, is_bandwidth):
 def our_figure(text, is_bandwidth):
     report = json.loads(text[text.index("{\n"):text.rindex("\n}") + 2])
     if report["page_bytes"] != 2 * MIB:
-        raise BenchError("looking at the pool: it is not on hugepages; see hugepages= above")
+        raise BenchError("checking the pool: it is not on hugepages; raise hugepages= in "
+                         "verbs_bench.py")
     result = report["results"][0]
     return result["bytes_per_second"] / MIB if is_bandwidth else result["p50_ns"] / 1e3
 

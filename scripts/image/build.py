@@ -80,13 +80,13 @@ def compress(plain, level, path):
 def checked_size(what, bytes_count):
     print(f"image: {what}: {bytes_count} bytes ({bytes_count / MIB:.1f} MiB)")
     if bytes_count > LIMIT_BYTES:
-        fail(f"looking at the size of {what}: {bytes_count} bytes, {LIMIT_BYTES} are allowed; "
-             "leave out modules, or find what has grown")
+        fail(f"checking the size of {what}: {bytes_count} bytes, at most {LIMIT_BYTES} are "
+             "allowed; leave out modules, or find what has grown")
 
 
 def stripped(program, work):
     if " INTERP " in run("readelf", "-lW", program, stdout=subprocess.PIPE, text=True).stdout:
-        fail(f"looking at {program}: it needs shared libraries, and an image has none; build it "
+        fail(f"checking {program}: it needs shared libraries, but an image has none; build it "
              "with MODE=release, hardened or debug")
     path = os.path.join(work, "init")
     run("strip", "-o", path, program)
@@ -102,8 +102,8 @@ def needed_parts(program, config, given, kernel):
     one."""
     plan = json.loads(run(program, "plan", "--json", config, stdout=subprocess.PIPE).stdout)
     if "modules" not in plan:
-        fail(f"looking at {program}: it was linked without what brings up a machine; link it with "
-             "bedplate-init (pkg-config; CMake: Bedplate::init)")
+        fail(f"checking {program}: it was linked without the code that starts a machine; link it "
+             "with bedplate-init (pkg-config; CMake: Bedplate::init)")
     try:
         order = modules.load_order(os.path.join(kernel, "modules"), plan["modules"], given)
         return order, plan["files"]
@@ -115,16 +115,16 @@ def add_file(archive, path):
     """Only root may read it, as for keys."""
     parts = path.strip("/").split("/")
     if parts[0] in MOUNTED:
-        fail(f"taking {path}, which the configuration names: in an image something is mounted on "
-             f"/{parts[0]}; put it elsewhere, as below /etc")
+        fail(f"adding {path}, which the configuration names: in an image, /{parts[0]} is a mount "
+             "point; put it elsewhere, for example below /etc")
     for count in range(1, len(parts)):
         archive.directory("/".join(parts[:count]))
     try:
         with open(path, "rb") as file:
             archive.file("/".join(parts), file.read(), 0o600)
     except OSError as error:
-        fail(f"taking {path}, which the configuration names: {error.strerror}; put it there, where "
-             "the image will have it, too")
+        fail(f"adding {path}, which the configuration names: {error.strerror}; create it there: "
+             "the image has it at the same path")
 
 
 def initramfs(program, config, module_paths, files):
@@ -194,20 +194,21 @@ def main():
     parser.add_argument("output")
     parser.add_argument("--cmdline", default=DEFAULT_COMMAND_LINE)
     parser.add_argument("--module", action="append", default=[], metavar="FILE")
-    parser.add_argument("--level", type=int, default=19, help="1 takes less time, 19 less room")
+    parser.add_argument("--level", type=int, default=19,
+                        help="1 is fastest, 19 makes the smallest file")
     parser.add_argument("--init", metavar="FILE")
     parser.add_argument("--kernel-folder", metavar="FOLDER", default=KERNEL)
     parser.add_argument("--sign-key")
     parser.add_argument("--sign-cert")
     options = parser.parse_args()
     if bool(options.sign_key) != bool(options.sign_cert):
-        fail("looking at how to sign: a key goes with a certificate; give both, or neither")
+        fail("checking --sign-key and --sign-cert: each needs the other; give both, or neither")
 
     missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
     missing += [] if os.path.exists(STUB) else ["systemd-boot-efi"]
     missing += ["sbsigntool"] if options.sign_key and shutil.which("sbsign") is None else []
     if missing:
-        fail(f"looking for the tools: some are not there; apt-get install {' '.join(missing)}")
+        fail(f"looking for the tools: some are missing; run: apt-get install {' '.join(missing)}")
     kernel = os.path.abspath(options.kernel_folder)
     get_kernel(kernel)
     os.makedirs(options.output, exist_ok=True)

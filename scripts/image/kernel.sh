@@ -16,7 +16,7 @@ cd "$folder"
 
 package=$(apt-cache depends linux-image-amd64 | awk '$1 == "Depends:" { print $2; exit }')
 [ -n "$package" ] || {
-  echo "kernel: looking for it: apt knows no linux-image-amd64; run apt-get update" >&2
+  echo "kernel: looking for the package: apt has no linux-image-amd64; run apt-get update" >&2
   exit 1
 }
 exec 9> lock  # several tests may run this at the same time
@@ -35,7 +35,7 @@ vmlinuz="$work/boot/vmlinuz-$release"
 offset=$(LC_ALL=C grep -abo -m 1 -P '\xFD7zXZ\x00' "$vmlinuz" | head -n 1 | cut -d : -f 1)
 tail -c +$((offset + 1)) "$vmlinuz" | xz -dc --single-stream > "$work/vmlinux" 2>/dev/null || true
 [ "$(head -c 4 "$work/vmlinux" | tail -c 3)" = ELF ] || {
-  echo "kernel: unpacking $package: it is no XZ stream with an ELF file in it" >&2
+  echo "kernel: unpacking $package: its vmlinuz has no XZ stream with an ELF file" >&2
   exit 1
 }
 rm -rf modules package

@@ -64,15 +64,15 @@ def load_order(directory, wanted, given=()):
     order = []
     for path in given:
         if not os.path.isfile(path):
-            raise ModuleError(f"taking the module {path}: there is no such file; build it")
+            raise ModuleError(f"adding the module {path}: there is no such file; build it")
         files[canonical(os.path.basename(path).removesuffix(".ko"))] = path
 
     def take(name, asked_by):
         if name in part:
             return
         if name not in files:
-            raise ModuleError(f"looking for the module {name}{asked_by}: the kernel's package has "
-                              "none of that name; correct the configuration's driver")
+            raise ModuleError(f"looking for the module {name}{asked_by}: the kernel's package does "
+                              "not have it; correct the configuration's driver")
         if files[name] in order:
             return
         needed, wished = dependencies(files[name])

@@ -29,11 +29,11 @@ PACKAGES = {
                        " A kernel-bypass runtime for storage and streaming appliances. It takes\n"
                        " one pool of memory on hugepages at boot, pins it, and registers it once\n"
                        " with every device. This package has the program, with a block server\n"
-                       " over NBD, and what makes bootable images of such programs.",
+                       " over NBD, and tools that make bootable images of such programs.",
         "overrides": {"statically-linked-binary":
-                      "As first process of an image it has no libraries beside it.",
+                      "As the first process of an image it has no shared libraries.",
                       "embedded-library zlib [usr/bin/bedplate]":
-                          "Static, as all else in it: libelf, which AF_XDP's libraries take, does."},
+                          "Linked statically, like all else in it: libelf uses it, for AF_XDP."},
     },
     "libbedplate-dev": {
         "section": "libdevel",
@@ -41,9 +41,9 @@ PACKAGES = {
         "recommends": "g++, pkg-config, libdpdk-dev, libssl-dev",
         "parts": ("include", "lib/{triplet}"),
         "description": "archives and headers of bedplate\n"
-                       " What programs link that run services of their own in a pool of pinned\n"
-                       " memory, or join such a pool: two archives, headers for C++ and C,\n"
-                       " pkg-config files and a CMake package.",
+                       " For programs that run services of their own in a pool of pinned memory,\n"
+                       " or join such a pool: archives, headers for C++ and C, pkg-config files\n"
+                       " and a CMake package.",
         "overrides": {},
     },
 }
@@ -56,7 +56,7 @@ License: Apache-2.0
  On Debian systems the text is in /usr/share/common-licenses/Apache-2.0.
 
 Files: alloc/confined_mimalloc.cc
-Comment: has the sources of mimalloc in it
+Comment: contains the sources of mimalloc
 {mimalloc}"""
 
 

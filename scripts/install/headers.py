@@ -93,9 +93,9 @@ def differences():
     with open(LIST, encoding="utf-8") as file:
         listed = set(file.read().split())
     public = set(closure((*ROOTS, *VERBS_ROOTS, *DPDK_ROOTS, *C_HEADERS)))
-    return [f"{path} became public: declare its types forward, or add it to public_headers.txt"
+    return [f"{path} became public: forward-declare its types, or add it to public_headers.txt"
             for path in sorted(public - listed)] + \
-           [f"{path} is not public any more: take it out of public_headers.txt"
+           [f"{path} is no longer public: remove it from public_headers.txt"
             for path in sorted(listed - public)]
 
 

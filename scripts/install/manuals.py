@@ -43,7 +43,7 @@ def program_page(program, version):
     page += (".SH FILES\n.TP\n.I /run/bedplate/NAME.stats\nThe counters of the running appliance "
              "NAME, as \\fBbedplate stats\\fR prints them.\n"
              ".TP\n.I /etc/bedplate/NAME.toml\n"
-             "What the unit \\fBbedplate@NAME.service\\fR runs.\n")
+             "The configuration that the unit \\fBbedplate@NAME.service\\fR runs.\n")
     return page + ".SH SEE ALSO\n.BR bedplate\\-image (1),\n.BR bedplate.toml (5)\n"
 
 
@@ -53,7 +53,7 @@ def keys_page(program, version):
     page += (".SH NAME\nbedplate.toml \\- the configuration of an appliance\n.SH DESCRIPTION\n"
              "One file in TOML 1.0 configures an appliance. It is read strictly: an unknown key, a "
              "wrong type or a value out of range stops the boot.\n\\fBbedplate check\\fR \\fIFILE"
-             "\\fR prints all that is wrong with it.\n")
+             "\\fR prints all its errors.\n")
     table = None
     for key in keys:
         its_table, _, name = key["key"].rpartition(".")
@@ -71,7 +71,7 @@ def image_page(command, version):
     """bedplate-image(1): the command's own help, with its lines unchanged."""
     usage, _, rest = said(command, "--help").partition("\n\n")
     page = HEAD.format(name="BEDPLATE-IMAGE", section=1, version=version, title="User Commands")
-    page += ".SH NAME\nbedplate\\-image \\- make and boot images of programs of services\n"
+    page += ".SH NAME\nbedplate\\-image \\- make and boot images of appliances\n"
     page += f".SH SYNOPSIS\n{block(usage.removeprefix('usage: '))}"
     page += f".SH DESCRIPTION\n{block(rest)}"
     return page + ".SH SEE ALSO\n.BR bedplate (1),\n.BR bedplate.toml (5)\n"

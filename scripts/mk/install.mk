@@ -4,7 +4,7 @@
 VERSION := $(shell awk '/^.define BP_VERSION_(MAJOR|MINOR|PATCH) / {printf "%s%d", dot, $$3; dot = "."}' \
                        apps/c_interface/bedplate_service.h)
 ifeq ($(filter 3,$(words $(subst ., ,$(VERSION)))),)
-$(error apps/c_interface/bedplate_service.h does not say BP_VERSION_MAJOR, _MINOR and _PATCH)
+$(error apps/c_interface/bedplate_service.h does not define BP_VERSION_MAJOR, _MINOR and _PATCH)
 endif
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib

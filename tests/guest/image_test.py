@@ -103,7 +103,7 @@ def what_is_too_large_makes_no_image():
             try:
                 run("/usr/bin/python3", BUILD, *arguments, "--level", "1")
             except Failure as failure:
-                if f"looking at the size of {what}: " in str(failure):
+                if f"checking the size of {what}: " in str(failure):
                     continue
                 raise
             raise Failure(f"built, although {what} is too large")

@@ -116,4 +116,4 @@ def a_step_counts_by_its_closing_line_or_its_exit_code(_):
     step = hardware.Step("broken", "nothing", ("true",), ("true",))
     counts, output = hardware.run_step(step)
     expect(counts, (0, 1, 0), "a server that ends")
-    expect_in("its server ended before it served", output, "what it says")
+    expect_in("its server ended before it was ready", output, "what it says")

@@ -47,7 +47,7 @@ bool is_read;
 Completion on_return = {[](Completion &, Outcome) noexcept { ++returned; }};
 
 void check(bool is_good, const char *doing) {
-  if (!is_good) fail(doing, "Bedplate said no");
+  if (!is_good) fail(doing, "Bedplate refused");
 }
 
 // ---- a bare box in each direction ----

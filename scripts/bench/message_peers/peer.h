@@ -162,7 +162,7 @@ static inline int finish(struct run *run) {
 
 /* Each side sends a blob and receives the other's. */
 static inline void exchange(struct run *run, const void *mine, void *theirs, size_t bytes) {
-  if (bytes > kBlobMaxBytes) fail("exchanging addresses", "they are longer than was thought of");
+  if (bytes > kBlobMaxBytes) fail("exchanging addresses", "they are longer than expected");
   memcpy(run->control->blobs[run->side], mine, bytes);
   meet(run);
   memcpy(theirs, run->control->blobs[!run->side], bytes);

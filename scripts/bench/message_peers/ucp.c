@@ -140,7 +140,7 @@ static void connect_sides(struct run *run) {
   check(ucp_worker_get_address(worker, &address, &mine.worker_bytes), "asking for the address");
   check(ucp_rkey_pack(context, region_handle, &key, &mine.rkey_bytes), "packing the key");
   if (mine.worker_bytes > sizeof mine.worker || mine.rkey_bytes > sizeof mine.rkey) {
-    fail("exchanging addresses", "they are longer than was thought of");
+    fail("exchanging addresses", "they are longer than expected");
   }
   memcpy(mine.worker, address, mine.worker_bytes);
   memcpy(mine.rkey, key, mine.rkey_bytes);

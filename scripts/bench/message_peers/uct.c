@@ -120,7 +120,7 @@ static void find_component(void) {
     if (strcmp(attr.name, "posix") == 0) component = all[i];
   }
   uct_release_component_list(all);
-  if (component == NULL) fail("looking for UCX's posix", "not there; install libucx0 whole");
+  if (component == NULL) fail("looking for UCX's posix", "not found; install all of libucx0");
 }
 
 static void open_interface(struct run *run) {
