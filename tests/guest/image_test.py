@@ -80,7 +80,7 @@ def a_wrong_configuration_makes_no_image():
     for tables, message in [
             ("[watchdog]\ndevise = 1", 'unknown key "devise"; did you mean "device"?'),
             ("[watchdog]\ndriver = \"no_such\"",
-             "image: looking for the module no_such: the kernel's package has none")]:
+             "image: looking for the module no_such: the kernel's package does not have it")]:
         try:
             with Image(tables=tables):
                 pass
