@@ -62,7 +62,7 @@ std::optional<int> Appliance::boot() {
     return fail({fixed.error()});
   }
   reached(Step::kPlan);
-  supervision_.begins("looking at the machine");
+  supervision_.begins("checking the machine");
   if (const std::vector<Error> problems = check(); !problems.empty()) return fail(problems);
   reached(Step::kCheck);
   if (auto taken = take_all(); !taken.ok()) return fail({taken.error()});
@@ -94,12 +94,12 @@ Result<void> Appliance::take_all() {
                 {"preparing services", &Appliance::prepare_services},
                 {"changing user", &Appliance::change_user},
                 {"starting shards", &Appliance::start_shards},
-                {"making messengers", &Appliance::make_messengers},
-                {"making peers", &Appliance::create_peers},
-                {"making groups", &Appliance::create_messaging},
+                {"creating messengers", &Appliance::make_messengers},
+                {"creating peers", &Appliance::create_peers},
+                {"creating groups", &Appliance::create_messaging},
                 {"creating services", &Appliance::create_services},
                 {"sealing the pool", &Appliance::seal},
-                {"telling services", &Appliance::tell_services}};
+                {"notifying services", &Appliance::tell_services}};
   for (const auto& [name, part] : kParts) {
     BP_TRY(check_stop());
     supervision_.begins(name);
@@ -113,7 +113,7 @@ Result<void> Appliance::check_stop() const noexcept {
   const int number = waiting_stop_signal();
   if (number == 0) return {};
   return error_while("booting %s", configuration_.appliance.name.c_str())
-      .set_answer("told to stop by signal %d", number);
+      .set_answer("stopped by signal %d", number);
 }
 
 Result<void> Appliance::reserve() {
@@ -132,7 +132,7 @@ Result<void> Appliance::change_user() {
 }
 
 Result<void> Appliance::tell_services() {
-  return call_services("looking at the sealed pool", &Service::sealed);
+  return call_services("using the sealed pool", &Service::sealed);
 }
 
 void Appliance::reached(Step step) noexcept {
@@ -454,7 +454,7 @@ void Appliance::drain() noexcept {
   Progress progress("draining", {.wait_max_ns = timeout_ns});
   for (std::string left = undrained(); !left.empty(); left = undrained()) {
     if (monotonic_ns() >= deadline_ns) {
-      BP_LOG_WARNING("%s: %s not drained after %u ms: stopping, with what is open",
+      BP_LOG_WARNING("%s: %s not drained after %u ms: stopping, and closing what is still open",
                      configuration_.appliance.name.c_str(), left.c_str(),
                      configuration_.appliance.drain_timeout_ms);
       return;

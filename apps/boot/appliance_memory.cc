@@ -26,8 +26,8 @@ struct SurplusPages {
     for (size_t i = 0; i < std::size(counts); ++i) {
       const uint64_t now = surplus_hugepage_count(kSizes[i]);
       if (now <= counts[i]) continue;
-      BP_LOG_INFO("%" PRIu64 " pages of %s of these are surplus: the kernel made them for this "
-                  "(vm.nr_overcommit_hugepages), and takes them back at its end",
+      BP_LOG_INFO("%" PRIu64 " of these pages of %s are surplus: the kernel added them for this "
+                  "process (vm.nr_overcommit_hugepages), and removes them when it ends",
                   now - counts[i], format_bytes(page_bytes(kSizes[i])).text);
     }
   }

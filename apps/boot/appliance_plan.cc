@@ -55,13 +55,13 @@ Result<void> check_segment_count(const Configuration& configuration, size_t requ
     most_count = each * process.place_count();
     most = &process;
   }
-  Error error =
-      configuration_error_while("planning the segments of the pool")
-          .set_answer("they are %zu, a pool has at most %u", request_count + 2, kSegmentCountMax);
+  Error error = configuration_error_while("planning the segments of the pool")
+                    .set_answer("there are %zu, but a pool has at most %u", request_count + 2,
+                                kSegmentCountMax);
   if (most == nullptr) {
-    return error.set_cure("have fewer groups, or less in the tables of services");
+    return error.set_cure("use fewer groups, or configure less in the tables of services");
   }
-  return error.set_cure("lower max_count%s of the process %s: it takes %" PRIu64 " of them, for "
+  return error.set_cure("lower max_count%s of the process %s: it uses %" PRIu64 " of them, for "
                         "heaps and exchange",
                         most->place_count() > most->max_count ? " or spare_count" : "",
                         most->name.c_str(), most_count);
@@ -120,8 +120,7 @@ Result<void> check_owners(const std::vector<SegmentRequest>& segments) {
       if (!(segments[i].owner == segments[k].owner)) continue;
       return configuration_error_while("planning the segment %s", segments[i].owner.text)
           .set_answer("it is planned twice")
-          .set_cure("let no two services, nor one and the runtime, have a segment of this "
-                    "name");
+          .set_cure("rename one: all services and the runtime need different segment names");
     }
   }
   return {};
@@ -141,9 +140,9 @@ Result<void> check_activation(const std::vector<ServiceNeeds>& services) {
     }
   }
   if (count <= 1) return {};
-  return configuration_error_while("planning who takes over activated sockets")
-      .set_answer("%s would", keys.c_str())
-      .set_cure("leave \"activation:\" in one of them");
+  return configuration_error_while("taking over activated sockets")
+      .set_answer("only one key can, but several would: %s", keys.c_str())
+      .set_cure("keep \"activation:\" in one of them only");
 }
 
 // If sockets may go through epoll, each shard with files needs a thread for them. So does each

@@ -25,10 +25,10 @@ Result<void> check_capabilities_asked(const std::string& user, const AppliancePl
   for (const ServiceNeeds& service : plan.services) {
     if ((service.capabilities & kWaysBack) == 0) continue;
     return refusal(user)
-        .set_answer("the service %s asks for CAP_SETUID or CAP_SETGID, by which it would become "
+        .set_answer("the service %s asks for CAP_SETUID or CAP_SETGID, with which it could become "
                     "root again",
                     service.name.c_str())
-        .set_cure("have it do in prepare() what these are for, or leave user out");
+        .set_cure("use these capabilities in prepare() only, or leave user out");
   }
   return {};
 }
@@ -77,7 +77,7 @@ void check_directory(const std::string& directory, const User& user, std::vector
   const bool is_stuck = (status.st_mode & S_ISVTX) != 0 && status.st_uid != user.id;
   if (!is_stuck && access(directory.c_str(), W_OK | X_OK) == 0) return;
   problems->push_back(
-      error_while("looking at %s as the user %s", directory.c_str(), user.name.c_str())
+      error_while("checking %s as the user %s", directory.c_str(), user.name.c_str())
           .set_answer("the user could not remove the appliance's files there when it ends")
           .set_cure("chown %s %s, or choose another directory", user.name.c_str(),
                     directory.c_str()));
@@ -92,16 +92,19 @@ Result<std::optional<User>> find_appliance_user(const Configuration& configurati
   if (configuration.is_first_process) {
     return refusal(name)
         .set_answer("the first process of an image stays root, without root's capabilities")
-        .set_cure("leave it out (docs/image.md has what is kept)");
+        .set_cure("leave user out (docs/image.md lists what is kept)");
   }
   if (user.id == 0) {
-    return refusal(name).set_answer("this is root").set_cure("name another user, or leave it out");
+    return refusal(name)
+        .set_answer("this user is root")
+        .set_cure("name another user, or leave user out");
   }
   if (geteuid() == user.id && getuid() == user.id) return std::optional<User>();
   if (geteuid() != 0) {
     return refusal(name)
-        .set_answer("this is user %u, and only root can become another", geteuid())
-        .set_cure("start it as root, or as %s", name.c_str());
+        .set_answer("this process runs as user %u, and only root can become another user",
+                    geteuid())
+        .set_cure("start it as root or as %s", name.c_str());
   }
   return std::optional<User>(std::move(user));
 }
@@ -139,7 +142,7 @@ Result<void> give_runtime_directory(const Configuration& configuration) {
   const User& user = *found.value();
   if (lchown(directory, user.id, user.group) == 0) return {};
   return error_from_errno("giving %s to the user %s", directory, user.name.c_str())
-      .set_cure("make it and chown it by hand");
+      .set_cure("create it and chown it by hand");
 }
 
 Result<void> give_up_root(const Configuration& configuration, const AppliancePlan& plan,
@@ -151,7 +154,7 @@ Result<void> give_up_root(const Configuration& configuration, const AppliancePla
   const uint64_t kept = kept_capabilities(plan);
   if (!plan.groups.empty()) BP_TRY(pool.give_files(user.id, user.group));
   BP_TRY(become_user(user, kept));
-  BP_LOG_INFO("%s: root is given up: user %u, group %u; capabilities kept: %s",
+  BP_LOG_INFO("%s: gave up root: user %u, group %u; capabilities kept: %s",
               configuration.appliance.name.c_str(), user.id, user.group,
               kept == 0 ? "none" : name_capabilities(kept).c_str());
   return {};

@@ -30,12 +30,12 @@ void CoreWatch::bring_back(Watched& each) noexcept {
   if ((was_away && !pinned.ok()) || !each.limit.try_pass("shards that were moved")) return;
   Error error = error_while("keeping shard %s on core %d", each.name, each.cpu);
   if (pinned.ok()) {
-    error.set_answer("something had moved its thread away; it was pinned again");
-    error.set_cure("see who changes the cpuset of its control group, or runs taskset on it");
+    error.set_answer("its thread had been moved away, and was pinned again");
+    error.set_cure("find what changes the cpuset of its control group, or runs taskset on it");
   } else {
-    error.set_answer("its thread was moved away, and may not go back (%s)", pinned.error().answer);
-    error.set_cure("give that core back to the cpuset of its control group (cpuset.cpus, "
-                   "AllowedCPUs= of its unit), or choose another `cpu`");
+    error.set_answer("its thread was moved away, and cannot go back (%s)", pinned.error().answer);
+    error.set_cure("return that core to the cpuset of its control group (cpuset.cpus, AllowedCPUs= "
+                   "of its unit), or choose another `cpu`");
   }
   log_error(error);
 }

@@ -42,19 +42,19 @@ static bool is_service_name(const char* name) {
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
                                Configuration& all, std::vector<Error>* thrown) {
   const auto defect = [](const char* name, const char* answer, const char* cure) {
-    return configuration_error_while("giving the service %s its table of the configuration", name)
+    return configuration_error_while("describing the table of the service %s", name)
         .set_answer("%s", answer)
         .set_cure("this is a defect of the program: %s", cure);
   };
   for (Service* service : services) {
     const char* const name = service->name();
     if (!is_service_name(name)) {
-      return defect(name == nullptr ? "without a name" : name, "this is no name of a service",
-                    "a name is 1 to 32 of a-z, 0-9 and -");
+      return defect(name == nullptr ? "without a name" : name, "this is not a valid service name",
+                    "a name has 1 to 32 characters of a-z, 0-9 and -");
     }
     if (file.find_key(name) != nullptr || file.find_child(name) != nullptr) {
-      return defect(name, "the runtime, or another service, has one of this name",
-                    "each service has a name of its own");
+      return defect(name, "the runtime or another service already uses this name",
+                    "each service needs a name of its own");
     }
     const auto describe = [service, &all, thrown](ConfigurationTable& table) {
       const bool is_known =
@@ -82,7 +82,7 @@ bool LoadedConfiguration::parse(std::string_view text, const char* path,
     return refuse("the file is empty", "docs/configuration.md shows the smallest file that works");
   }
   if (text.size() > kFileMaxBytes) {
-    return refuse("the file has more than 1 MiB",
+    return refuse("the file is larger than 1 MiB",
                   "expected a configuration, which is a few KiB of TOML text");
   }
   Result<TomlNode> root = read_toml(text, path);
@@ -125,7 +125,7 @@ bool LoadedConfiguration::load(const char* path, std::span<Service* const> servi
   // Opening a FIFO blocks until its other end is opened; reading a pipe or a terminal blocks, too.
   struct stat status {};
   if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
-    return refuse(Error{}.set_answer("it is no regular file"));
+    return refuse(Error{}.set_answer("it is not a regular file"));
   }
   std::string text(kFileMaxBytes + 2, '\0');  // detects a larger file; terminator
   Result<size_t> bytes = read_text_file(path, text.data(), text.size());

@@ -23,13 +23,13 @@ Result<void> check_places(const Configuration& configuration, uint32_t group_ind
   Error error = configuration_error_while("planning the group %s", group.name.c_str());
   if (group.shape.member_count > kMemberCountMax) {
     return error
-        .set_answer("it has %u members and %u spare places for its processes, a group has "
-                    "at most %u in all",
+        .set_answer("it has %u members and %u spare slots for its processes, but a group has at "
+                    "most %u in all",
                     planned, group.spare_count, kMemberCountMax)
         .set_cure("lower members in [[group]], or spare_count in [[process]]");
   }
   if (members <= planned) return {};
-  error.set_answer("its processes and the owner have %" PRIu64 " members, it has places for %u",
+  error.set_answer("its processes and the owner need %" PRIu64 " members, but it has slots for %u",
                    members, planned);
   return error.set_cure("set members in [[group]] to %" PRIu64
                         " or more, or lower max_count or members in [[process]]",
@@ -50,7 +50,7 @@ Error no_such_segment(const ProcessSettings& process, const char* key, const std
                       bool is_there, const std::string& names) {
   Error error = configuration_error_while("granting %s to the process %s", text.c_str(),
                                           process.name.c_str());
-  if (is_there) return error.set_answer("its owner alone writes it").set_cure("name it in read");
+  if (is_there) return error.set_answer("only its owner may write it").set_cure("name it in read");
   error.set_answer("this configuration has no such segment");
   return error.set_cure("%s in [[process]] may name: %s", key,
                         names.empty() ? "none" : names.c_str());

@@ -255,7 +255,7 @@ void Messaging::heard(const JoinEvent& event) noexcept {
            groups_[event.group]->name.text, to_text(event.kind));
   }
   if (event.kind != JoinEvent::Kind::kFailed || !stops_at_failure_ || !event.is_trusted) return;
-  BP_LOG_ERROR("%s: stopping, as [messages] on_join_failure says", name_.c_str());
+  BP_LOG_ERROR("%s: stopping, because [messages] on_join_failure is \"stop\"", name_.c_str());
   must_stop_.store(true, std::memory_order_release);  // pairs with must_stop()
 }
 

@@ -61,16 +61,16 @@ Result<void> keep_from_outsiders(const Configuration& configuration,
     if (outsider == nullptr) continue;
     if (segment.owner.view().starts_with("export:")) {
       return refusal(*outsider, segment.owner)
-          .set_answer("%s, and could take pages from under the device that peers reach this by",
+          .set_answer("%s, and could remove pages that peers access through the RDMA device",
                       why_outsider(*outsider))
           .set_cure("name it in read, or let a trusted process of the appliance's user write it");
     }
     Placement& placement = segment.placement;
     if (placement.is_own_wish && placement.pages != PageWish::k4KiB) {
       return refusal(*outsider, segment.owner)
-          .set_answer("%s, and could take hugepages from under the appliance",
+          .set_answer("%s, and could remove hugepages that the appliance uses",
                       why_outsider(*outsider))
-          .set_cure("set pages to \"4 KiB\" for it, or leave that out; or name it in read");
+          .set_cure("set its pages to \"4 KiB\", or leave pages out, or name it in read");
     }
     placement.pages = PageWish::k4KiB;
     segment.is_for_devices = false;

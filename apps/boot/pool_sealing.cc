@@ -58,9 +58,10 @@ Result<void> PoolSealing::prove_support(HeapExpectation expected) noexcept {
   const SupportProof proof = prove_support_level(&munmap_is_refused);
   support_level_ = proof.level;
   if (proof.way == nullptr || interception_decision().backing != HeapBacking::kPool) return {};
-  Error error = error_while("proving that malloc is the pool's")
+  Error error = error_while("proving that malloc uses the pool")
                     .set_answer("%s: %s", proof.way, proof.failure)
-                    .set_cure("give the heap 4 MB more ([pool] bytes), or see what else defines %s",
+                    .set_cure("give the heap 4 MB more ([pool] bytes), or find what else defines "
+                              "%s",
                               proof.way);
   if (expected == HeapExpectation::kPool) return error;
   log_error(error);
@@ -80,10 +81,10 @@ void PoolSealing::report_ways_back(const char* appliance, const PinnedPool& pool
   const uint32_t stoppers = pool.stoppers();
   char ways[512];
   if (list_ways(stoppers, WayState::kOpen, ways, sizeof ways) > 0) {
-    BP_LOG_WARNING("%s: nothing here stops: %s (docs/pool.md)", appliance, ways);
+    BP_LOG_WARNING("%s: not prevented here: %s (docs/pool.md)", appliance, ways);
   }
   if (list_ways(stoppers, WayState::kStoppedInLibc, ways, sizeof ways) > 0) {
-    BP_LOG_INFO("%s: refused in libc, but not as raw system calls (that takes [pool] enforce = "
+    BP_LOG_INFO("%s: refused in libc, but not as raw system calls (that needs [pool] enforce = "
                 "\"seccomp\"): %s",
                 appliance, ways);
   }

@@ -87,9 +87,9 @@ void check_nodes(const AppliancePlan& plan, std::vector<Error>* problems) {
   for (const SegmentPlan& segment : plan.pool.segments) {
     if (segment.node == kAnyNode || there[static_cast<size_t>(segment.node)]) continue;
     problems->push_back(
-        error_while("looking for NUMA node %d, for %s", segment.node, segment.owner.text)
+        error_while("checking NUMA node %d for %s", segment.node, segment.owner.text)
             .set_answer("this machine has memory on node %s only", list.c_str())
-            .set_cure("name one that is there, or leave the node out of the configuration"));
+            .set_cure("name an existing node, or leave the node out of the configuration"));
   }
 }
 
@@ -107,9 +107,9 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
   const bool is_largest = page == PageSize::k1GiB;
   char where[24] = "";
   if (node != kAnyNode) std::snprintf(where, sizeof where, " on node %d", node);
-  Error error = error_while("looking for hugepages of %s%s", is_largest ? "1 GiB" : "2 MiB", where);
+  Error error = error_while("checking hugepages of %s%s", is_largest ? "1 GiB" : "2 MiB", where);
   if (!counts.supported) {
-    error.set_answer("this kernel has none of this size");
+    error.set_answer("this kernel does not support this size");
     error.set_cure("set [pool] pages to another size (`bedplate doctor` lists them)");
     problems->push_back(error);
   } else if (counts.available_count < needed && !may_be_made(need, counts)) {
@@ -118,8 +118,8 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
                      needed);
     // A running kernel seldom finds a contiguous GiB of memory.
     error.set_cure("echo %" PRIu64 " > %s%s", total, hugepage_count_file(page, node).path,
-                   is_largest ? "; where that has no success, start the kernel with "
-                                "hugepagesz=1G hugepages=COUNT"
+                   is_largest ? "; if that fails, start the kernel with hugepagesz=1G "
+                                "hugepages=COUNT"
                               : "");
     problems->push_back(error);
   }
@@ -134,7 +134,7 @@ void check_cgroup(CgroupResource resource, const char* what, uint64_t needed,
     if (limit.available_bytes >= needed) continue;
     const uint64_t used = limit.limit_bytes - limit.available_bytes;
     Error error =
-        error_while("looking at the control group's limit of %s", what)
+        error_while("checking the control group's limit of %s", what)
             .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB of them used, %" PRIu64
                         " KiB more are needed",
                         limit.limit_bytes / kKiB, used / kKiB, (needed + kKiB - 1) / kKiB);
@@ -238,7 +238,7 @@ void check_limit(__rlimit_resource resource, const char* what, char option, uint
   const uint64_t limit = raised_limit(resource);
   if (limit >= needed) return;
   problems->push_back(
-      error_while("looking at the limit of %s", what)
+      error_while("checking the limit of %s", what)
           .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
                       (needed + kKiB - 1) / kKiB)
           .set_cure("ulimit -%c %" PRIu64 ", or unlimited", option, (needed + kKiB - 1) / kKiB));
@@ -258,9 +258,9 @@ void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
   const uint64_t needed = bytes_to_take(plan, PageSize::k4KiB) + plan.stacks.total_bytes();
   const uint64_t available = available_memory_bytes();
   if (available != 0 && needed + kLeftBytes > available) {
-    problems->push_back(error_while("looking for memory in pages of 4 KiB")
-                            .set_answer("%" PRIu64 " MiB are free, %" PRIu64
-                                        " MiB are needed, and %" PRIu64 " MiB stay the kernel's",
+    problems->push_back(error_while("checking memory in pages of 4 KiB")
+                            .set_answer("%" PRIu64 " MiB are free, %" PRIu64 " MiB are needed, and "
+                                        "%" PRIu64 " MiB are left to the kernel",
                                         available / kMiB, needed / kMiB, kLeftBytes / kMiB)
                             .set_cure("make [pool] bytes smaller, or add memory"));
   }
@@ -271,8 +271,8 @@ void check_memory(const AppliancePlan& plan, std::vector<Error>* problems) {
   const uint64_t left = (*limit_kib - std::min(*limit_kib, *given_kib)) * kKiB;
   if (left >= needed) return;
   problems->push_back(
-      error_while("looking at what the kernel promises (vm.overcommit_memory is 2)")
-          .set_answer("%" PRIu64 " MiB are left to promise, %" PRIu64 " MiB are needed",
+      error_while("checking the kernel's commit limit (vm.overcommit_memory is 2)")
+          .set_answer("%" PRIu64 " MiB can still be committed, %" PRIu64 " MiB are needed",
                       left / kMiB, needed / kMiB)
           .set_cure(
               "sysctl vm.overcommit_memory=0, or raise vm.overcommit_ratio, or make [pool] bytes "
@@ -300,7 +300,7 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   const auto look = [&](std::vector<Error>* seen) {
     if (may_lock(needed)) return;
     seen->push_back(
-        error_while("looking at the limit of locked memory")
+        error_while("checking the limit of locked memory")
             .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
                         needed / kKiB)
             .set_cure("%sulimit -l %" PRIu64,
@@ -316,7 +316,7 @@ void check_file_size(const AppliancePlan& plan, std::vector<Error>* problems) {
   uint64_t needed = 0;
   for (const SegmentPlan& segment : plan.pool.segments) needed = std::max(needed, segment.bytes);
   if (limit >= needed) return;
-  problems->push_back(error_while("looking at the limit of a file's size")
+  problems->push_back(error_while("checking the limit of file sizes")
                           .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed",
                                       limit / kKiB, needed / kKiB)
                           .set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit"));
@@ -331,7 +331,7 @@ void check_file_systems(std::vector<Error>* problems) {
                  {"/sys/kernel/mm", "mount -t sysfs sysfs /sys"}};
   for (const auto& each : kNeeded) {
     if (access(each.file, R_OK) == 0) continue;
-    problems->push_back(error_from_errno("looking for %s", each.file).set_cure("%s", each.cure));
+    problems->push_back(error_from_errno("checking %s", each.file).set_cure("%s", each.cure));
   }
 }
 
@@ -354,7 +354,7 @@ void check_descriptors(const Configuration& configuration, const AppliancePlan& 
   const uint64_t limit = raised_limit(RLIMIT_NOFILE);
   const uint64_t needed = needed_descriptors(configuration, plan);
   if (limit >= needed) return;
-  Error error = error_while("looking at the limit of open files")
+  Error error = error_while("checking the limit of open files")
                     .set_answer("%" PRIu64 " are allowed, %" PRIu64 " are needed", limit, needed);
   std::string keys;
   for (const ServiceNeeds& service : plan.services) {
@@ -370,10 +370,11 @@ void check_cores(const Configuration& configuration, std::vector<Error>* problem
   for (const ShardSettings& shard : configuration.shards) {
     if (cpu_is_usable(shard.cpu)) continue;
     problems->push_back(
-        error_while("looking for the core of shard %s", shard.name.c_str())
-            .set_answer("core %d does not exist, or this process may not use it (it may use %d)",
+        error_while("checking the core of shard %s", shard.name.c_str())
+            .set_answer("core %d does not exist, or this process may not use it (it may use %d "
+                        "cores)",
                         shard.cpu, usable_cpu_count())
-            .set_cure("choose another `cpu`, or let one shard serve both"));
+            .set_cure("choose another `cpu`, or use fewer shards"));
   }
 }
 
@@ -404,7 +405,7 @@ void check_users(const Configuration& configuration, std::vector<Error>* problem
     auto found = find_user_id(process.user.c_str());
     if (found.ok()) continue;
     Error error = found.error();
-    error.set_doing("looking for the user %s of the process %s", process.user.c_str(),
+    error.set_doing("looking up the user %s of the process %s", process.user.c_str(),
                     process.name.c_str());
     problems->push_back(error);
   }
@@ -442,7 +443,7 @@ Result<uint64_t> missing_hugepages(const HugepageNeed& need) noexcept {
   }
   return error_while("reserving %" PRIu64 " hugepages of %s", missing,
                      format_bytes(page_bytes(need.page)).text)
-      .set_answer("%" PRIu64 " MiB of memory are free, and %" PRIu64 " MiB stay the kernel's",
+      .set_answer("%" PRIu64 " MiB of memory are free, and %" PRIu64 " MiB are left to the kernel",
                   available_bytes / kMiB, kLeftBytes / kMiB)
       .set_cure("make [pool] bytes smaller, or add memory");
 }
@@ -458,8 +459,8 @@ Result<void> probe_io_uring() noexcept {
   }
   errno = -outcome;
   return error_from_errno("trying io_uring")
-      .set_cure("needs Linux 6.1, and a container that allows it (sysctl "
-                "kernel.io_uring_disabled=0); or set [event_loop] sockets = \"epoll\"");
+      .set_cure("use Linux 6.1 or newer, and a container that allows it (sysctl "
+                "kernel.io_uring_disabled=0), or set [event_loop] sockets = \"epoll\"");
 }
 
 Result<void> check_overcommit(const Configuration& configuration, const char* file) noexcept {
@@ -468,10 +469,10 @@ Result<void> check_overcommit(const Configuration& configuration, const char* fi
       std::find_if(configuration.processes.begin(), configuration.processes.end(),
                    [&](const auto& process) { return is_outsider(configuration, process); });
   if (outsider == configuration.processes.end() || read_number_file(file) != kStrict) return {};
-  return error_while("looking at vm.overcommit_memory, for the process %s", outsider->name.c_str())
-      .set_answer("it is 2: what a process that is not trusted, or of another user, takes from "
-                  "the memory that it shares may not be had again")
-      .set_cure("sysctl vm.overcommit_memory=0, or have it trusted and run as this user");
+  return error_while("checking vm.overcommit_memory for the process %s", outsider->name.c_str())
+      .set_answer("it is 2: if a process that is not trusted, or of another user, frees memory "
+                  "that it shares, the kernel may not provide it again")
+      .set_cure("sysctl vm.overcommit_memory=0, or make it trusted and run it as this user");
 }
 
 Result<void> check_heap_expectation(HeapExpectation expected,
@@ -511,7 +512,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_appliance_user(configuration, plan, &problems);
   check_vfio_devices(configuration, plan, &problems);
   for (Service* service : configuration.services) {
-    auto looked = call_service(*service, "looking at the machine", [&] {
+    auto looked = call_service(*service, "checking the machine", [&] {
       service->preflight(&problems);
       return Result<void>{};
     });

@@ -59,7 +59,7 @@ StreamSockets& ServiceContext::sockets(uint32_t shard) noexcept {
 Error ServiceContext::defect(const std::string& doing, const char* answer) const {
   return error_while("%s: %s", needs_.name.c_str(), doing.c_str())
       .set_answer("%s", answer)
-      .set_cure("this is a defect of the service: plan() says all that create() takes");
+      .set_cure("this is a defect of the service: plan() must ask for all that create() uses");
 }
 
 Result<std::span<std::byte>> ServiceContext::carve(const OwnerName& owner) {
@@ -86,7 +86,7 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
   BP_KEEPS_VALID(*this);
   if (source_counts_[shard] == needs_.shards[shard].sources) {
     return defect("adding a poll source to shard " + runtime_.configuration.shards[shard].name,
-                  "it has planned no more there");
+                  "it has planned no further one there");
   }
   ++source_counts_[shard];
   const std::string part = source_instance(runtime_.configuration.shards[shard].name, needs_.name);
@@ -98,7 +98,7 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
 Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {
   BP_DCHECK(!runtime_.pool.is_sealed());
   BP_KEEPS_VALID(*this);
-  const std::string doing = "making the datagram socket " + std::string(name);
+  const std::string doing = "creating the datagram socket " + std::string(name);
   const auto is_it = [name](const DatagramNeed& need) { return need.name == name; };
   const auto need = std::find_if(needs_.datagrams.begin(), needs_.datagrams.end(), is_it);
   if (need == needs_.datagrams.end()) return defect(doing, "it is not planned");
@@ -123,7 +123,7 @@ Result<void> ServiceContext::open_datagram_socket(std::string_view name,
     const DatagramNeed& need = needs_.datagrams[i];
     if (need.name != name) continue;
     if (datagram_sockets_[i] == nullptr) return defect(doing, "it was not handed out");
-    if (!need.opening) return defect(doing, "it is planned without what it opens");
+    if (!need.opening) return defect(doing, "it is planned without a DatagramOpening");
     if (datagram_sockets_[i]->is_open()) return defect(doing, "it was opened before");
     return open_planned(*datagram_sockets_[i], *need.opening, owner, std::move(datagrams_[i]));
   }
@@ -145,7 +145,7 @@ Result<File*> ServiceContext::file(std::string_view name) const {
     BP_DCHECK(need.shard < shard_count());
     return file;
   }
-  return defect("looking for its file " + std::string(name), "it is not planned");
+  return defect("finding its file " + std::string(name), "it is not planned");
 }
 
 CountersView ServiceContext::all_counters() const noexcept { return runtime_.counters.view(); }
@@ -166,7 +166,7 @@ Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_
     if (set.name != name || set.instance != instance || set.bytes != bytes) continue;
     return runtime_.counters.values(set);
   }
-  return defect("looking for its counters " + std::string(name), "they are not planned");
+  return defect("finding its counters " + std::string(name), "they are not planned");
 }
 
 void ServiceContext::set_label(std::string_view name, std::string_view instance,
@@ -187,7 +187,7 @@ Result<Messenger*> ServiceContext::messenger(uint32_t shard) noexcept {
 Result<AmId> ServiceContext::message(std::string_view name) const {
   const std::string whole = needs_.name + "." + std::string(name);
   if (const auto number = runtime_.message_names.find(whole)) return *number;
-  return defect("looking for the number of its message " + whole, "it is not planned");
+  return defect("finding the number of its message " + whole, "it is not planned");
 }
 
 bool ServiceContext::has_peers() const noexcept { return runtime_.peers.is_there(); }

@@ -68,7 +68,7 @@ Result<void> Shard::make_sockets() {
     auto made = sockets_->create(options);
     if (made.ok() || choice == SocketBackendChoice::kIoUring) return made;
     log_error(made.error());
-    BP_LOG_WARNING("shard %s takes epoll instead of io_uring, as [event_loop] sockets allows",
+    BP_LOG_WARNING("shard %s uses epoll instead of io_uring, as [event_loop] sockets allows",
                    options_.settings.name.c_str());
   }
   sockets_ = make_epoll_sockets();

@@ -19,7 +19,7 @@ constexpr size_t kStatusBytesMax = 256;
 void Supervision::open() noexcept {
   if (auto opened = supervisor_.open(); !opened.ok()) {
     const Error& error = opened.error();
-    BP_LOG_WARNING("%s: %s; it is told nothing; %s", error.doing, error.answer, error.cure);
+    BP_LOG_WARNING("%s: %s; it gets no notifications; %s", error.doing, error.answer, error.cure);
   }
   if (is_there()) set_progress_listener(this);
 }

@@ -12,7 +12,8 @@ void check_tls_certificate(ReadTable& read, const TlsFiles& files) {
     read.refuse_value("tls_certificate", "its key is missing", "expected \"tls_key\" beside it");
   }
   if (files.certificate.empty()) {
-    read.refuse_keys({"tls_key", "tls_client_authorities"}, "is of a server with a certificate",
+    read.refuse_keys({"tls_key", "tls_client_authorities"},
+                     "is only for a server with a certificate",
                      "expected \"tls_certificate\" beside it");
   }
 }

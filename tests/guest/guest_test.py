@@ -208,7 +208,7 @@ def appliance_on_1_gib_pages():
 def too_few_hugepages_are_counted():
     guest = run_appliance("hugepages=20")
     guest.expect(r"^== exit 1$")
-    guest.expect(r"^bedplate: looking for hugepages of 2 MiB: 20 are free, 24 are needed; "
+    guest.expect(r"^bedplate: checking hugepages of 2 MiB: 20 are free, 24 are needed; "
                  r"echo 24 > ")
 
 
@@ -235,7 +235,7 @@ def cure_names_the_node_that_lacks_hugepages():
             "sed -n 's/.*; \\(echo [0-9]* > [^ ]*\\)$/\\1/p' /tmp/missing | sh")
     guest = run_appliance("hugepages=0:20,1:5", more=SECOND_SHARD.format(volume="20 MiB"),
                           before=cure, nodes=2, cpus=2)
-    guest.expect(r"^bedplate: looking for hugepages of 2 MiB on node 1: 5 are free, 10 are needed; "
+    guest.expect(r"^bedplate: checking hugepages of 2 MiB on node 1: 5 are free, 10 are needed; "
                  r"echo 10 > /sys/devices/system/node/node1/hugepages/hugepages-2048kB/"
                  r"nr_hugepages$")
     expect_served(guest, [("heap", 2 * MIB, 0), ("blockd", 2 * MIB, 0),
@@ -268,7 +268,7 @@ serve user; cat /tmp/user.log
 wait $user; echo == run $?' 2>&1
 """
     guest = Guest("/bin/sh", "-c", script)
-    guest.expect(r"^bedplate: looking at the limit of locked memory: 8192 KiB are allowed, \d+ KiB "
+    guest.expect(r"^bedplate: checking the limit of locked memory: 8192 KiB are allowed, \d+ KiB "
                  r"are needed; run as root, or: ulimit -l \d+$")
     guest.expect(r"^== check 1$")
     guest.expect(r"^bedplate: ready$")

@@ -357,8 +357,9 @@ def a_pool_that_is_too_large_leaves_the_kernel_its_memory():
     with Image(tables=tables, pool="4 GiB") as image:
         with Machine(image.path, KERNEL=VMLINUX) as machine:
             machine.expect(r"reserving 2040 hugepages of 2 MiB: \d+ MiB of memory are free, and "
-                           r"64 MiB stay the kernel's; make \[pool\] bytes smaller, or add memory$")
-            machine.expect(r"looking for hugepages of 2 MiB: 0 are free, 2040 are needed; ")
+                           r"64 MiB are left to the kernel; make \[pool\] bytes smaller, or add "
+                           r"memory$")
+            machine.expect(r"checking hugepages of 2 MiB: 0 are free, 2040 are needed; ")
             machine.expect(r"the machine ends: power-off in 0 s$")
             machine.expect_end("guest-shutdown")
 

@@ -103,7 +103,7 @@ echo 0 > /proc/sys/vm/nr_hugepages
 configure a "$A"
 report() { echo == $1; /bedplate check /tmp/a.toml 2>&1; echo == check $?; }
 """
-    hugepages = r"bedplate: looking for hugepages of 2 MiB: 0 are free, \d+ are needed; echo .*"
+    hugepages = r"bedplate: checking hugepages of 2 MiB: 0 are free, \d+ are needed; echo .*"
     end = r".*\n(bedplate: listening .*\n)?== check 1$"
     run(report + "report without_modules", modules="").expect(
         rf"^== without_modules\n{hugepages}\nbedplate: looking for RDMA devices: the kernel's "
@@ -165,7 +165,7 @@ serve a; kill $a; wait $a; echo == run $?' 2> /dev/null
 cat /tmp/a.log
 """
     guest = run(limited % "true")
-    guest.expect(r"^bedplate: looking at the limit of locked memory: 106496 KiB are allowed, \d+ "
+    guest.expect(r"^bedplate: checking the limit of locked memory: 106496 KiB are allowed, \d+ "
                  r"KiB are needed; run as root, or: ulimit -l \d+$")
     guest.expect(r"^== check 1$")
     guest = run(limited % "false")

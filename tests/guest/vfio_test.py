@@ -173,7 +173,7 @@ ulimit -l 160000
 su user -c '/edu check /tmp/a.toml; echo == good $?' 2>&1""")
     guest.expect(r"^== user\n(?:bedplate: .*\n)*bedplate: opening /dev/vfio/\d+, the IOMMU group: "
                  r"Permission denied; chown it to the user that ")
-    guest.expect(r"^== owner\nbedplate: looking at the limit of locked memory: 81920 KiB are "
+    guest.expect(r"^== owner\nbedplate: checking the limit of locked memory: 81920 KiB are "
                  r"allowed, \d+ KiB are needed; ")
     guest.expect(r"^== good 0$")
 

@@ -162,20 +162,20 @@ CASES = {
     "serial_line_that_is_none": lambda box: (
         1, "/dev/null", small(box, control={"serial": "/dev/null"})),
     "more_memory_than_there_is": lambda box: (
-        1, "looking for memory in pages of 4 KiB",
+        1, "checking memory in pages of 4 KiB",
         {**small(box), "pool": {"bytes": "400 GiB", "pages": "4 KiB"}}),
     "too_few_descriptors": lambda box: (
-        1, "looking at the limit of open files", small(box), {resource.RLIMIT_NOFILE: 60}),
+        1, "checking the limit of open files", small(box), {resource.RLIMIT_NOFILE: 60}),
     "too_few_descriptors_for_those_who_join": lambda box: (
-        1, "looking at the limit of open files", many_processes(box),
+        1, "checking the limit of open files", many_processes(box),
         {resource.RLIMIT_NOFILE: 3 * (40 + 129) + 200}),
     "too_small_files": lambda box: (
-        1, "looking at the limit of a file's size", small(box),
+        1, "checking the limit of file sizes", small(box),
         {resource.RLIMIT_FSIZE: 64 * MIB}),
     "too_little_address_space": lambda box: (
-        1, "looking at the limit of address space", small(box), {resource.RLIMIT_AS: 150 * MIB}),
+        1, "checking the limit of address space", small(box), {resource.RLIMIT_AS: 150 * MIB}),
     "too_little_data": lambda box: (
-        1, "looking at the limit of data", small(box), {resource.RLIMIT_DATA: 4 * MIB}),
+        1, "checking the limit of data", small(box), {resource.RLIMIT_DATA: 4 * MIB}),
 }
 
 
@@ -233,7 +233,7 @@ def a_signal_ends_boot(box):
         os.kill(os.getpid(), signal.SIGTERM)
 
     done = box.run(BEDPLATE, "run", file, preexec_fn=pending)
-    expect_in("booting small: told to stop by signal 15", done.stderr, "what it says")
+    expect_in("booting small: stopped by signal 15", done.stderr, "what it says")
     expect_true("ready" not in done.stdout and "in pages of 4 KiB on" not in done.stderr,
                 f"it takes no memory: {done.stderr}")
     expect(os.path.exists(box.path("runtime")), False, "whether something is left")
@@ -289,7 +289,7 @@ def the_cure_of_a_limit_cures(box, limit, sockets):
     os.chown(box.directory, NOBODY.pw_uid, NOBODY.pw_gid)
     file = box.write("limit.toml", to_toml(configuration))
     run_with = as_nobody if which == resource.RLIMIT_MEMLOCK else limited
-    cure = cure_of(box, file, rf"looking at the limit of {limit}: .*ulimit -{option} (\d+)",
+    cure = cure_of(box, file, rf"checking the limit of {limit}: .*ulimit -{option} (\d+)",
                    preexec_fn=run_with({which: little}))
     enough, highest = int(cure[1]) * unit, resource.getrlimit(which)[1]
     if highest != resource.RLIM_INFINITY and enough > highest:
@@ -390,4 +390,4 @@ def hugepages_that_are_made_when_asked_for_are_taken(box):
         said = read_text(box.path("cured.log"))
         if free_hugepages() > 0:
             raise Skip("others have given hugepages back meanwhile")
-    expect_in("32 pages of 2 MiB of these are surplus", said, "what it says")
+    expect_in("32 of these pages of 2 MiB are surplus", said, "what it says")

@@ -270,7 +270,7 @@ def no_gigantic_pages(box):
     configuration["pool"] = {"bytes": f"{free + 100} GiB", "pages": "1 GiB"}
     report = preflight_report(box, box.write("bedplate.toml", to_toml(configuration)))
     expect_in("1 GiB", report, "the report")
-    answer = f"{free} are free" if has_hugepages(GIB) else "this kernel has none of this size"
+    answer = f"{free} are free" if has_hugepages(GIB) else "this kernel does not support this size"
     expect_in(answer, report, "the report")
 
 
@@ -280,7 +280,7 @@ def no_such_node(box):
     configuration = box.configuration()
     configuration["pool"]["heap_node"] = 1023
     report = preflight_report(box, box.write("bedplate.toml", to_toml(configuration)))
-    expect_in("looking for NUMA node 1023, for heap: this machine has memory on node ", report,
+    expect_in("checking NUMA node 1023 for heap: this machine has memory on node ", report,
               "the report")
 
 

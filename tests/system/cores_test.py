@@ -40,8 +40,8 @@ def a_shard_that_was_moved_is_pinned_again(box):
     os.sched_setaffinity(thread, others)
     wait_for(lambda: os.sched_getaffinity(thread) == {cpu}, "the shard to be pinned again")
     wait_for(lambda: counted(appliance) == (1, 0), "the move to be counted")
-    expect_in(f"keeping shard main on core {cpu}: something had moved its thread away; it was "
-              "pinned again; see who changes the cpuset", appliance.log_text(), "the log")
+    expect_in(f"keeping shard main on core {cpu}: its thread had been moved away, and was pinned "
+              "again; find what changes the cpuset", appliance.log_text(), "the log")
     appliance.stop()
 
 
@@ -92,8 +92,8 @@ def a_cpuset_that_shrinks_is_a_sign_until_it_grows(box):
         take_in(appliance.pid)
         give(others)
         wait_for(lambda: counted(appliance) == (1, 1), "the sign")
-        expect_in(f"keeping shard main on core {cpu}: its thread was moved away, and may not go "
-                  "back (Invalid argument); give that core back to the cpuset",
+        expect_in(f"keeping shard main on core {cpu}: its thread was moved away, and cannot go "
+                  "back (Invalid argument); return that core to the cpuset",
                   appliance.log_text(), "the log")
         seen = box.bedplate("top", "--once", "--json", "--interval", "0.1", "--directory",
                             appliance.runtime_directory).stdout

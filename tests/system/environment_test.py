@@ -72,7 +72,7 @@ def file_size_in_preflight(box):
     config = box.write("bedplate.toml", to_toml(box.configuration()))
     box.ensure_hugepages(config)
     said = refused(box, "prlimit", f"--fsize={32 * MIB}", BEDPLATE, "run", config)
-    expect_in("looking at the limit of a file's size: 32768 KiB are allowed, ", said, "the message")
+    expect_in("checking the limit of file sizes: 32768 KiB are allowed, ", said, "the message")
     expect_in("; ulimit -f unlimited, or LimitFSIZE=infinity in its unit\n", said, "the message")
 
 

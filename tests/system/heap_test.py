@@ -134,7 +134,7 @@ def start_without_proof(box):
     del plain["blockd"]
     plain["pool"] = {"bytes": "32 MiB", "pages": "4 KiB", "heap_min_bytes": "8 MiB"}
     expecting = {**plain, "alloc": {"expect": "pool"}}
-    words = ("proving that malloc is the pool's: malloc: the heap has no 4 MB free; "
+    words = ("proving that malloc uses the pool: malloc: the heap has no 4 MB free; "
              "give the heap 4 MB more ([pool] bytes)")
     config = box.write("bedplate.toml", to_toml(expecting))
     done = box.bedplate("run", config, expect_code=1)

@@ -289,8 +289,8 @@ def what_is_wrong_is_told_before_anything_is_served(box):
 
     expect_in("it is not the key of the certificate", said("run", 1), "another's key")
     expect_in("its key is missing", said("plan", 2, tls_key=None), "no key")
-    expect_in('"tls_key" is of a server with a certificate', said("plan", 2, tls_certificate=None),
-              "no certificate")
+    expect_in('"tls_key" is only for a server with a certificate',
+              said("plan", 2, tls_certificate=None), "no certificate")
     expect_in("others than this machine reach it, and no token is asked for; set token_file or "
               "tls_client_authorities in [http]", said("plan", 2, listen=["tcp:0.0.0.0:9464"]),
               "an address that others reach")

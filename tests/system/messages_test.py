@@ -210,7 +210,8 @@ def who_cannot_use_its_part_is_named(box, program, on_join_failure):
         appliance.stop()
         return
     expect(appliance.wait_exit(), 1, "the appliance's exit code")
-    expect_in("stopping, as [messages] on_join_failure says", appliance.log_text(), "the log")
+    expect_in('stopping, because [messages] on_join_failure is "stop"', appliance.log_text(),
+              "the log")
     appliance.expect_nothing_left()
 
 

@@ -154,11 +154,11 @@ def refuses_what_does_not_go_together(box):
         for word in words:
             expect_in(word, done.stderr, "standard error")
 
-    refused(lambda c: c["group"][0].update(members=3), "planning the group slow", "have 4 members",
-            "has places for 3", "to 4 or more")
+    refused(lambda c: c["group"][0].update(members=3), "planning the group slow", "need 4 members",
+            "has slots for 3", "to 4 or more")
     refused(lambda c: c["process"][0].update(read=["heap:nobody"]),
             "granting heap:nobody to the process worker", "no such segment", "heap:worker.0")
-    refused(lambda c: c["process"][0].update(write=["heap"]), "its owner alone writes it")
+    refused(lambda c: c["process"][0].update(write=["heap"]), "only its owner may write it")
     refused(lambda c: c["process"][1].update(max_count=200), "a pool has at most 128",
             "lower max_count of the process probe")
     refused(lambda c: c["process"][0].update(heap_bytes="1 TiB"), "heap:worker.0 needs", "[pool] bytes")

@@ -85,10 +85,10 @@ def is_told_each_step_from_the_boot_to_the_end(box, kind):
     appliance = box.appliance(configuration, env=supervisor.environment(200_000))
     booting = supervisor.hear_until("READY")
     steps = [each["STATUS"].removeprefix("booting: ") for each in booting[:-1]]
-    wanted = ["looking at the machine", "taking memory", "blockd: preparing", "changing user",
+    wanted = ["checking the machine", "taking memory", "blockd: preparing", "changing user",
               "starting shards", "network: starting the shard", "storage: starting the shard",
-              "making messengers", "making peers", "making groups", "blockd: creating",
-              "sealing the pool", "telling services"]
+              "creating messengers", "creating peers", "creating groups", "blockd: creating",
+              "sealing the pool", "notifying services"]
     # Steps of more than a second send more messages in between.
     expect([step for step in steps if step in wanted], wanted, "the steps of the boot")
     expect_true(all(int(each["EXTEND_TIMEOUT_USEC"]) >= 60_000_000 for each in booting

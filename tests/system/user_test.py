@@ -68,7 +68,7 @@ def every_thread_gives_up_root(box, sockets):
         for name in ("CapPrm", "CapEff", "CapBnd"):
             expect(int(lines[name][0], 16), kept, f"{name} {what}")
         expect(int(lines["CapAmb"][0], 16), 0, f"CapAmb {what}")
-    expect_in("root is given up: user", appliance.log_text(), "the log")
+    expect_in("gave up root: user", appliance.log_text(), "the log")
     connect(box, appliance).verify("as another user")
     expect(os.stat(appliance.runtime_directory).st_uid, NOBODY.pw_uid, "whose its directory is")
     appliance.stop()
@@ -85,7 +85,7 @@ def refusal(box, configuration, **options):
 def users_that_cannot_be_are_refused(box, user):
     configuration = box.configuration()
     configuration["appliance"]["user"] = user
-    wanted = "this is root" if user in ("root", "0") else "no such user in /etc/passwd"
+    wanted = "this user is root" if user in ("root", "0") else "no such user in /etc/passwd"
     expect_in(wanted, refusal(box, configuration), "what check says")
 
 
@@ -136,7 +136,7 @@ def goes_with_verbs(box):
     configuration = for_nobody(box, box.configuration())
     configuration["verbs"] = {"required": False, "device": "none"}
     appliance = box.appliance(configuration)
-    expect_in("root is given up", appliance.log_text(), "the log")
+    expect_in("gave up root", appliance.log_text(), "the log")
     appliance.stop()
 
 
@@ -149,6 +149,6 @@ def crashed_one_is_followed(box):
     crashed.process.send_signal(signal.SIGKILL)
     crashed.wait_exit()
     appliance = box.appliance(configuration)
-    wait_for(lambda: "root is given up" in appliance.log_text(), "the user")
+    wait_for(lambda: "gave up root" in appliance.log_text(), "the user")
     connect(box, appliance).verify("after the crash")
     appliance.stop()

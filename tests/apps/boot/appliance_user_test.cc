@@ -41,7 +41,7 @@ std::string text_of(const Error& error) {
   return format_error(error, text, sizeof text);
 }
 
-// Whether this is root and may become another user; root of a container may not.
+// Whether this user is root and may become another user; root of a container may not.
 bool can_become() { return getuid() == 0 && setegid(getegid()) == 0; }
 
 }  // namespace
@@ -83,7 +83,7 @@ TEST(ApplianceUser, NoneIsAskedForByDefault) {
 
 TEST(ApplianceUser, ThoseThatCannotBeAreRefused) {
   refused("nobody-of-this-name", "no such user in /etc/passwd");
-  refused("root", "giving up root for [appliance] user = \"root\": this is root");
+  refused("root", "giving up root for [appliance] user = \"root\": this user is root");
   configuration.is_first_process = true;
   refused("nobody", "the first process of an image stays root");
 }
@@ -101,7 +101,8 @@ TEST(ApplianceUser, OnlyRootCanBecomeAnother) {
   LONGS_EQUAL(0, as_user(find_user_id("nobody").take()).exit_code);  // it is this user already
   const test::Ended ended = as_user(4711);
   LONGS_EQUAL(2, ended.exit_code);
-  CHECK(ended.said("this is user 4711, and only root can become another; start it as root"));
+  CHECK(ended.said("this process runs as user 4711, and only root can become another user; start "
+                   "it as root"));
 }
 
 TEST(ApplianceUser, AServiceThatCouldComeBackIsAProblem) {
@@ -174,7 +175,7 @@ TEST(ApplianceUser, TheLimitOfLockedMemoryIsNone) {
         if (!give_up(capability)) return 91;
       }
       for (const Error& each : preflight(configuration, plan)) {
-        if (std::string(each.doing) == "looking at the limit of locked memory") return 1;
+        if (std::string(each.doing) == "checking the limit of locked memory") return 1;
       }
       return 0;
     });

@@ -86,7 +86,7 @@ TEST(CoreWatch, AThreadThatWasMovedIsPinnedAgainAndCounted) {
     LONGS_EQUAL(moves, counters.core_moves.read());
     LONGS_EQUAL(0, counters.is_off_core.read());
     LONGS_EQUAL(1, count_of(text, "keeping shard main on core " + std::to_string(cpu) + ": "));
-    LONGS_EQUAL(1, count_of(text, "it was pinned again; see who changes the cpuset"));
+    LONGS_EQUAL(1, count_of(text, "and was pinned again; find what changes the cpuset"));
   }
 }
 
@@ -98,7 +98,7 @@ TEST(CoreWatch, WhatMayNotGoBackIsASignAndToldOnce) {
   LONGS_EQUAL(1, counters.core_moves.read());
   LONGS_EQUAL(1, counters.is_off_core.read());
   LONGS_EQUAL(1, count_of(text, "\n"));
-  CHECK(text.find("may not go back (Invalid argument); give that core back") != text.npos);
+  CHECK(text.find("cannot go back (Invalid argument); return that core") != text.npos);
   CHECK(is_pinned(thread.load(), cpu));  // the thread stays on its core
 }
 

@@ -121,8 +121,8 @@ TEST(MessagesPlan, HugepagesThatOutsidersWriteAreRefused) {
   CHECK(plan_appliance(configuration).ok());
   configuration.processes[0].user = "4294967294";
   const std::string doing = "granting volume:ram0 to the process worker";
-  const std::string cure = "set pages to \"4 KiB\" for it, or leave that out; or name it in read";
-  refused(doing, "it runs as another user, and could take hugepages from under the appliance",
+  const std::string cure = "set its pages to \"4 KiB\", or leave pages out, or name it in read";
+  refused(doing, "it runs as another user, and could remove hugepages that the appliance uses",
           cure);
   blockd.settings().volumes[0].pages = PageWish::k4KiB;
   CHECK(plan_appliance(configuration).ok());
@@ -130,7 +130,7 @@ TEST(MessagesPlan, HugepagesThatOutsidersWriteAreRefused) {
   configuration.processes[0].write = {};
   configuration.processes[1].write = {"volume:ram0"};
   refused("granting volume:ram0 to the process probe",
-          "it is not trusted, and could take hugepages from under the appliance", cure);
+          "it is not trusted, and could remove hugepages that the appliance uses", cure);
   blockd.settings().volumes[0].pages = {};
   CHECK(plan_appliance(configuration).ok());
 }
@@ -188,8 +188,7 @@ TEST(MessagesPlan, WithoutGroupsAndProcessesThereIsNothing) {
 TEST(MessagesPlan, AGroupHasPlacesForTheOwnerAndAllProcesses) {
   configuration.groups[0].shape.member_count = 15;  // 3 * 5 members and the owner need 16
   refused("planning the group slow",
-          "its processes and the owner have 16 members, it has places "
-          "for 15",
+          "its processes and the owner need 16 members, but it has slots for 15",
           "set members in [[group]] to 16 or more, or lower max_count or members in [[process]]");
 }
 
@@ -204,13 +203,12 @@ TEST(MessagesPlan, SparePlacesHaveHeapsAndCountForNobodyElse) {
   STRCMP_EQUAL(".0.1.2.3.4", heaps.c_str());
   configuration.groups[0].shape.member_count -= 1;
   refused("planning the group slow",
-          "its processes and the owner have 16 members, it has places "
-          "for 15",
+          "its processes and the owner need 16 members, but it has slots for 15",
           "set members in [[group]] to 16 or more, or lower max_count or members in [[process]]");
   configuration.groups[0].shape.member_count = kMemberCountMax + 1;
   refused("planning the group slow",
-          "it has 2038 members and 10 spare places for its processes, a "
-          "group has at most 2047 in all",
+          "it has 2038 members and 10 spare slots for its processes, but a group has at most 2047 "
+          "in all",
           "lower members in [[group]], or spare_count in [[process]]");
 }
 
@@ -232,7 +230,7 @@ TEST(MessagesPlan, OnlySegmentsOfServicesAreWrittenByOthers) {
   for (const char* owner : {"heap", "members", "fifo:quick", "heap:probe", "exchange:probe.0"}) {
     configuration.processes[0].write = {owner};
     refused(std::string("granting ") + owner + " to the process worker",
-            "its owner alone writes it", "name it in read");
+            "only its owner may write it", "name it in read");
   }
   configuration.processes[0].write = {"volume:a"};
   refused("granting volume:a to the process worker", "this configuration has no such segment",
@@ -243,8 +241,8 @@ TEST(MessagesPlan, SaysWhoTakesTooManySegments) {
   configuration.processes[1].max_count = (kSegmentCountMax - 8) / 2;
   LONGS_EQUAL(kSegmentCountMax, plan().pool.segments.size());
   configuration.processes[1].max_count += 1;
-  refused("planning the segments of the pool", "they are 130, a pool has at most 128",
-          "lower max_count of the process probe: it takes 122 of them, for heaps and exchange");
+  refused("planning the segments of the pool", "there are 130, but a pool has at most 128",
+          "lower max_count of the process probe: it uses 122 of them, for heaps and exchange");
 }
 
 TEST(MessagesPlan, WhatDoesNotFitIsNamed) {

@@ -85,9 +85,9 @@ TEST(Outsiders, HugepagesThatAreAskedForAreRefused) {
   guest.write = {"volume:ram0"};
   SegmentRequest request;
   request.placement = {.pages = PageWish::k2MiB, .is_own_wish = true};
-  STRCMP_EQUAL("granting volume:ram0 to the process guest: it runs as another user, and could take "
-               "hugepages from under the appliance; set pages to \"4 KiB\" for it, or leave that "
-               "out; or name it in read",
+  STRCMP_EQUAL("granting volume:ram0 to the process guest: it runs as another user, and could "
+               "remove hugepages that the appliance uses; set its pages to \"4 KiB\", or leave "
+               "pages out, or name it in read",
                keep("volume:ram0", &request).c_str());
   request.placement.pages = PageWish::k4KiB;
   STRCMP_EQUAL("", keep("volume:ram0", &request).c_str());
@@ -96,7 +96,8 @@ TEST(Outsiders, HugepagesThatAreAskedForAreRefused) {
 TEST(Outsiders, ExportsAreRefused) {
   stranger.write = {"export:area"};
   SegmentRequest request;
-  STRCMP_CONTAINS("granting export:area to the process stranger: it is not trusted, and could take "
-                  "pages from under the device",
-                  keep("export:area", &request).c_str());
+  STRCMP_CONTAINS(
+      "granting export:area to the process stranger: it is not trusted, and could remove pages "
+      "that peers access",
+      keep("export:area", &request).c_str());
 }

@@ -93,7 +93,7 @@ TEST_GROUP(Preflight) {
   // Returns the lockable memory that preflight demands in its error; 0: it reports no such error.
   uint64_t needed_bytes() {
     const auto problems = preflight(configuration, plan);
-    const Error* error = find(problems, "looking at the limit of locked memory");
+    const Error* error = find(problems, "checking the limit of locked memory");
     uint64_t allowed_kib = 0;
     uint64_t needed_kib = 0;
     if (error == nullptr ||
@@ -135,12 +135,12 @@ TEST(Preflight, NamesTheShardWhoseCoreIsNotThere) {
   configuration.shards.push_back({"far", 100'000});
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(1, problems.size());
-  STRCMP_EQUAL("looking for the core of shard far", problems[0].doing);
+  STRCMP_EQUAL("checking the core of shard far", problems[0].doing);
   const std::string answer = "core 100000 does not exist, or this process may not use it (it may "
                              "use " +
-                             std::to_string(usable_cpu_count()) + ")";
+                             std::to_string(usable_cpu_count()) + " cores)";
   STRCMP_EQUAL(answer.c_str(), problems[0].answer);
-  STRCMP_EQUAL("choose another `cpu`, or let one shard serve both", problems[0].cure);
+  STRCMP_EQUAL("choose another `cpu`, or use fewer shards", problems[0].cure);
 }
 
 TEST(Preflight, NamesTheUserThatIsNotThere) {
@@ -155,7 +155,7 @@ TEST(Preflight, NamesTheUserThatIsNotThere) {
   configuration.processes[0].user = "no-such-user";
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(check_overcommit(configuration).ok() ? 1 : 2, problems.size());
-  STRCMP_EQUAL("looking for the user no-such-user of the process worker", problems[0].doing);
+  STRCMP_EQUAL("looking up the user no-such-user of the process worker", problems[0].doing);
   STRCMP_EQUAL("no such user in /etc/passwd", problems[0].answer);
   STRCMP_EQUAL("name another one, make it with useradd, or write its number", problems[0].cure);
 }
@@ -185,7 +185,7 @@ TEST(Preflight, SaysHowManyHugepagesAreMissingAndHowToGetThem) {
   const uint64_t needed = counts.available_count + (uint64_t{1} << 20);  // others may free some
   plan.pool.segments.push_back({"heap", needed * 2 * kMiB, PageSize::k2MiB, {}});
   const auto problems = preflight(configuration, plan);
-  const Error* found = find(problems, "looking for hugepages of 2 MiB");
+  const Error* found = find(problems, "checking hugepages of 2 MiB");
   CHECK(found != nullptr);
   unsigned long long are_free = 0;
   unsigned long long are_needed = 0;
@@ -210,17 +210,17 @@ TEST(Preflight, AHugepageSizeThatThisKernelLacksIsSaid) {
   plan.pool.segments.push_back({"heap", kGiB, PageSize::k1GiB, {}});
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(1, problems.size());
-  STRCMP_EQUAL("looking for hugepages of 1 GiB", problems[0].doing);
-  STRCMP_EQUAL("this kernel has none of this size", problems[0].answer);
+  STRCMP_EQUAL("checking hugepages of 1 GiB", problems[0].doing);
+  STRCMP_EQUAL("this kernel does not support this size", problems[0].answer);
 }
 
 TEST(Preflight, NamesTheNodeThatIsNotThereAndWhoWantsIt) {
   plan.pool.segments.push_back({"volume:ram0", 64 * kKiB, PageSize::k4KiB, {}, 1000});
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(1, problems.size());
-  STRCMP_EQUAL("looking for NUMA node 1000, for volume:ram0", problems[0].doing);
+  STRCMP_EQUAL("checking NUMA node 1000 for volume:ram0", problems[0].doing);
   STRCMP_CONTAINS("this machine has memory on node 0", problems[0].answer);
-  STRCMP_EQUAL("name one that is there, or leave the node out of the configuration",
+  STRCMP_EQUAL("name an existing node, or leave the node out of the configuration",
                problems[0].cure);
 }
 
@@ -236,7 +236,7 @@ TEST(Preflight, CountsHugepagesOnEachNode) {
     const std::string number = std::to_string(node);
     const HugepageCounts counts = hugepage_counts(PageSize::k2MiB, node);
     const auto at = static_cast<size_t>(node);
-    STRCMP_EQUAL(("looking for hugepages of 2 MiB on node " + number).c_str(), problems[at].doing);
+    STRCMP_EQUAL(("checking hugepages of 2 MiB on node " + number).c_str(), problems[at].doing);
     STRCMP_EQUAL((std::to_string(counts.available_count) + " are free, " +
                   std::to_string(counts.available_count + 3) + " are needed")
                      .c_str(),
@@ -253,7 +253,7 @@ TEST(Preflight, SaysHowManyDescriptorsAreMissing) {
   plan_connections(1U << 31);
   const auto problems = preflight(configuration, plan);
   LONGS_EQUAL(1, problems.size());
-  STRCMP_EQUAL("looking at the limit of open files", problems[0].doing);
+  STRCMP_EQUAL("checking the limit of open files", problems[0].doing);
   const std::string answer = std::to_string(files_before.rlim_max) + " are allowed, 2147483713 "
                                                                      "are needed";
   STRCMP_EQUAL(answer.c_str(), problems[0].answer);
@@ -277,8 +277,8 @@ TEST(Preflight, StrictAccountingAndOutsidersDoNotGoTogether) {
   };
   for (const char* lenient : {"0", "1"}) STRCMP_EQUAL("", answer(lenient, false).c_str());
   STRCMP_EQUAL("", answer("2", true).c_str());
-  STRCMP_EQUAL("it is 2: what a process that is not trusted, or of another user, takes from the "
-               "memory that it shares may not be had again",
+  STRCMP_EQUAL("it is 2: if a process that is not trusted, or of another user, frees memory that "
+               "it shares, the kernel may not provide it again",
                answer("2", false).c_str());
   std::filesystem::remove(file);
   CHECK(check_overcommit(configuration, file).ok());  // a kernel without this file
@@ -315,7 +315,7 @@ TEST(Preflight, SaysHowMuchMemoryMayNotBeLocked) {
     if (gave_up) problems = preflight(configuration, plan);
   }).join();
   CHECK(gave_up);
-  const Error* error = find(problems, "looking at the limit of locked memory");
+  const Error* error = find(problems, "checking the limit of locked memory");
   CHECK(error != nullptr);
   // Everything that will be mapped counts, including the mappings that the program has already.
   uint64_t needed = 0;
@@ -387,7 +387,7 @@ TEST(Preflight, NamesTheControlGroupThatAllowsTooFewHugepages) {
     if (std::strstr(each.doing, "control group") != nullptr) found.push_back(&each);
   }
   LONGS_EQUAL(2, found.size());
-  STRCMP_EQUAL("looking at the control group's limit of hugepages of 2 MiB", found[0]->doing);
+  STRCMP_EQUAL("checking the control group's limit of hugepages of 2 MiB", found[0]->doing);
   STRCMP_EQUAL("1024 KiB are allowed, 0 KiB of them used, 100352 KiB more are needed",
                found[0]->answer);
   STRCMP_EQUAL(("echo 102760448 > " + root.path() +
@@ -411,7 +411,7 @@ TEST(Preflight, NamesTheControlGroupThatAllowsTooLittleMemory) {
   plan.pool.segments.push_back({"members", 2 * kMiB, PageSize::k4KiB, {}});
   const Error* found = nullptr;
   const auto problems = preflight(configuration, plan, root.path());
-  found = find(problems, "looking at the control group's limit of memory");
+  found = find(problems, "checking the control group's limit of memory");
   CHECK(found != nullptr);
   // Besides the pages, the need includes page tables, the program and the kernel's part.
   uint64_t needed_kib = 0;

@@ -103,7 +103,8 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   };
   STRCMP_EQUAL("128", carved("index").c_str());
   STRCMP_EQUAL("4096", carved("values").c_str());
-  const std::string cure = "; this is a defect of the service: plan() says all that create() takes";
+  const std::string cure = "; this is a defect of the service: plan() must ask for all that "
+                           "create() uses";
   STRCMP_EQUAL(("cache: carving values: it was handed out before" + cure).c_str(),
                carved("values").c_str());
   STRCMP_EQUAL(("cache: carving more: it is not planned" + cure).c_str(), carved("more").c_str());
@@ -120,14 +121,14 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   CHECK_EQUAL(5, counters.trace_records(0)[0].handle);
 
   CHECK(context.datagram_socket("in").ok());
-  STRCMP_EQUAL(("cache: making the datagram socket in: it was handed out before" + cure).c_str(),
+  STRCMP_EQUAL(("cache: creating the datagram socket in: it was handed out before" + cure).c_str(),
                format_error(context.datagram_socket("in").error(), text, sizeof text));
-  STRCMP_EQUAL(("cache: making the datagram socket out: it is not planned" + cure).c_str(),
+  STRCMP_EQUAL(("cache: creating the datagram socket out: it is not planned" + cure).c_str(),
                format_error(context.datagram_socket("out").error(), text, sizeof text));
 
   CHECK(context.datagram_socket("far").ok());
   CHECK(network.is_made);
-  STRCMP_EQUAL("cache: making the datagram socket far: it was asked for one; ask for fewer",
+  STRCMP_EQUAL("cache: creating the datagram socket far: it was asked for one; ask for fewer",
                format_error(context.datagram_socket("far").error(), text, sizeof text));
 
   auto listening = context.listeners("listen");
@@ -140,6 +141,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   const auto refused = context.add_source(0, second, 1);
   CHECK(!refused.ok());
   STRCMP_EQUAL(
-      ("cache: adding a poll source to shard main: it has planned no more there" + cure).c_str(),
+      ("cache: adding a poll source to shard main: it has planned no further one there" + cure)
+          .c_str(),
       format_error(refused.error(), text, sizeof text));
 }

@@ -64,11 +64,11 @@ TEST(ServiceC, AValueOfItsTableThatIsOutOfRangeIsRefusedWithItsPlace) {
 TEST(ServiceC, AServiceThatHasNoNameOrAWrongOneIsRefused) {
   service.name = nullptr;
   LONGS_EQUAL(2, check(""));
-  STRCMP_CONTAINS("giving the service without a name its table", said.c_str());
+  STRCMP_CONTAINS("describing the table of the service without a name", said.c_str());
   service.name = "Store!";
   LONGS_EQUAL(2, check(""));
-  STRCMP_CONTAINS("this is no name of a service; this is a defect of the program: "
-                  "a name is 1 to 32 of a-z, 0-9 and -",
+  STRCMP_CONTAINS("this is not a valid service name; this is a defect of the program: a name has 1 "
+                  "to 32 characters of a-z, 0-9 and -",
                   said.c_str());
 }
 

@@ -83,7 +83,7 @@ TEST(ConfigurationFile, RefusesFilesThatCannotBeRead) {
   const TemporaryFile largest(std::string(kMiB, '\n'));
   STRCMP_CONTAINS(":1:1: [appliance] is missing", load_refusal(largest.path()).c_str());
   const TemporaryFile too_large(std::string(kMiB + 1, '\n'));
-  STRCMP_CONTAINS(":1:1: the file has more than 1 MiB; expected a configuration, which is a few "
+  STRCMP_CONTAINS(":1:1: the file is larger than 1 MiB; expected a configuration, which is a few "
                   "KiB of TOML text",
                   load_refusal(too_large.path()).c_str());
 }
@@ -104,8 +104,8 @@ TEST(ConfigurationFile, RefusesAtOnceWhatIsNoRegularFile) {
   for (const std::string& path : {fifo, link, socket_file, pipe_file, std::string("/dev/null"),
                                   std::string("/dev/zero"), std::string("/dev/ptmx")}) {
     STRCMP_EQUAL(("reading the configuration " + path +
-                  ": it is no regular file; name a readable "
-                  "file with the appliance's configuration")
+                  ": it is not a regular file; name a readable file with the appliance's "
+                  "configuration")
                      .c_str(),
                  load_refusal(path).c_str());
   }

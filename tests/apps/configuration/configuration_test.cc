@@ -124,7 +124,7 @@ TEST(Configuration, AllowsAsManyAsTheLimitsSay) {
 TEST(Configuration, RefusesWhatIsNoText) {
   REFUSED("f:1:1: the file is empty; docs/configuration.md shows the smallest file that works",
           std::string());
-  REFUSED("f:1:1: the file has more than 1 MiB; expected a configuration, which is a few KiB of "
+  REFUSED("f:1:1: the file is larger than 1 MiB; expected a configuration, which is a few KiB of "
           "TOML text",
           std::string(kMiB + 1, '\n'));
   REFUSED("f:1:1: [appliance] is missing in the file; docs/configuration.md shows the smallest "
@@ -488,7 +488,7 @@ TEST(Configuration, TlsIsWhole) {
   ACCEPTED(with("tls_shared_keys = \"/k\"\nplain_text = \"refused\""));
   REFUSED("f:10:19: its key is missing; expected \"tls_key\" beside it",
           with("tls_certificate = \"/c\""));
-  REFUSED("f:10:1: \"tls_key\" is of a server with a certificate; expected \"tls_certificate\" "
-          "beside it",
+  REFUSED("f:10:1: \"tls_key\" is only for a server with a certificate; expected "
+          "\"tls_certificate\" beside it",
           with("tls_key = \"/k\"\ntls_shared_keys = \"/p\""));
 }

@@ -134,7 +134,8 @@ TEST(Machine, MoreHugepagesThanThereIsMemoryAreNotAskedFor) {
   reserve_hugepages(plan);
   const std::string said = capture.finish();
   STRCMP_CONTAINS("hugepages of 2 MiB: ", said.c_str());
-  STRCMP_CONTAINS("MiB of memory are free, and 64 MiB stay the kernel's; make [pool] bytes smaller",
+  STRCMP_CONTAINS("MiB of memory are free, and 64 MiB are left to the kernel; make [pool] bytes "
+                  "smaller",
                   said.c_str());
   LONGS_EQUAL(before.total_count, hugepage_counts(PageSize::k2MiB, kAnyNode).total_count);
 }

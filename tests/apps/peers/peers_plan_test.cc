@@ -164,7 +164,7 @@ TEST(PeersPlan, WhatOutsidersWriteIsRegisteredByThemselvesAlone) {
   LONGS_EQUAL(trusting.verbs[0].region_count - 2, plan.verbs[0].region_count);
   text.replace(text.find("verbs = true"), 12, "write = [\"export:area\"]");
   STRCMP_CONTAINS("granting export:area to the process worker: it runs as another user, and could "
-                  "take pages from under the device that peers reach this by; name it in read",
+                  "remove pages that peers access through the RDMA device; name it in read",
                   plan_refusal(text).c_str());
 }
 
@@ -197,7 +197,7 @@ TEST(PeersPlan, DemandsAreThoseOfOneDevice) {
 }
 
 TEST(PeersPlan, NobodyElseWritesTheProvidersMemory) {
-  STRCMP_CONTAINS("granting verbs to the process worker: its owner alone writes it; name it in "
+  STRCMP_CONTAINS("granting verbs to the process worker: only its owner may write it; name it in "
                   "read",
                   plan_refusal(file_with_messages("write = [\"verbs\"]\n") + kVerbsLines).c_str());
 }

@@ -158,9 +158,9 @@ TEST(Service, TwoOfOneNameAreRefused) {
   relay.own_name = "cache";
   std::string problem;
   CHECK(!parse("[cache]\n", &problem));
-  STRCMP_EQUAL("giving the service cache its table of the configuration: the runtime, or another "
-               "service, has one of this name; this is a defect of the program: each service has a "
-               "name of its own",
+  STRCMP_EQUAL("describing the table of the service cache: the runtime or another service already "
+               "uses this name; this is a defect of the program: each service needs a name of its "
+               "own",
                problem.c_str());
   relay.own_name = "pool";
   CHECK(!parse("[cache]\n", &problem));
@@ -494,7 +494,7 @@ TEST(Service, WhatItsTableOrItsPreflightThrowsIsAProblemOfItsOwn) {
   configuration.shards.resize(1);
   AppliancePlan plan;
   problems = preflight(configuration, plan);
-  STRCMP_CONTAINS("cache: looking at the machine: it threw an exception: no look",
+  STRCMP_CONTAINS("cache: checking the machine: it threw an exception: no look",
                   format_error(problems.back(), text, sizeof text));
 }
 
