@@ -14,8 +14,9 @@ void check_eager_region(ReadTable& table, const GroupShape& shape) {
   table.refuse_at(bytes->key_position,
                   "\"eager_bytes\" is " + std::to_string(shape.eager_bytes) +
                       " and \"eager_count\" is " + std::to_string(shape.eager_count),
-                  "expected " + std::to_string(least) + " bytes at least in all in the layout " +
-                      quoted(to_text(shape.kind)) + ": a put or get takes so much at once");
+                  "expected " + std::to_string(least) +
+                      " bytes or more as their product in the layout " +
+                      quoted(to_text(shape.kind)) + ": a put or get needs that much");
 }
 
 }  // namespace
@@ -51,12 +52,14 @@ void check_process(ReadTable& table, ProcessSettings& process) {
     return;
   }
   table.refuse_keys({"group"}, "is for trusted processes",
-                    "leave it out, or set trusted = true: the others share memory with nobody");
+                    "leave it out, or set trusted = true: other processes share memory with the "
+                    "owner only");
   table.refuse_keys({"spare_count"}, "is for trusted processes",
-                    "leave it out: nobody but the owner can keep the place of another one");
+                    "leave it out: only the owner can hold the slot of such a process");
   if (!process.write.empty()) {
     table.refuse_keys({"write"}, "is for trusted processes",
-                      "leave it out: others write their exchange segment and their heap only");
+                      "leave it out: other processes write only to their exchange segment and "
+                      "their heap");
   }
   if (process.members > 1) {
     table.refuse_keys({"members"}, "is " + std::to_string(process.members),
@@ -73,8 +76,8 @@ void check_processes_with_verbs(ReadTable& file) {
   for (const TomlNode& process : processes->children) {
     const TomlNode* verbs = find_child(process, "verbs");
     if (verbs == nullptr || verbs->kind != TomlNode::Kind::kBoolean || verbs->number == 0) continue;
-    file.refuse_at(verbs->position, "\"verbs\" is true, and there is no [verbs]",
-                   "write the table [verbs], or leave this out");
+    file.refuse_at(verbs->position, "\"verbs\" is true, but there is no [verbs]",
+                   "add the table [verbs], or leave verbs out");
   }
 }
 
@@ -83,8 +86,8 @@ void check_pool(ReadTable& file, const PoolSettings& pool) {
   if (file.was_refused("pool.pages") || pool.bytes % page == 0) return;
   const uint64_t below = align_down(pool.bytes, page);
   file.refuse_at(find_child(*find_child(file.node(), "pool"), "bytes")->position,
-                 "\"bytes\" is " + std::to_string(pool.bytes) + ", no multiple of the page of " +
-                     format_bytes(page).text,
+                 "\"bytes\" is " + std::to_string(pool.bytes) +
+                     ", not a multiple of the page size of " + format_bytes(page).text,
                  "expected " + (below == 0 ? "" : format_bytes(below).text + std::string(" or ")) +
                      format_bytes(below + page).text);
 }

@@ -17,10 +17,11 @@ std::vector<Error> ConfigurationProblems::errors(const char* path) const {
   std::vector<Error> errors;
   for (const Problem* problem : sorted) {
     if (errors.size() == kProblemsShownMax) {
-      errors.push_back(configuration_error(
-          path, problem->position,
-          "from here on " + std::to_string(sorted.size() - errors.size()) + " more problems",
-          "correct those above first"));
+      errors.push_back(configuration_error(path, problem->position,
+                                           "there are " +
+                                               std::to_string(sorted.size() - errors.size()) +
+                                               " more problems from here on",
+                                           "correct those above first"));
       break;
     }
     errors.push_back(configuration_error(path, problem->position, problem->answer, problem->cure));

@@ -30,7 +30,7 @@ std::string known_keys(const ConfigurationTable& table, const std::string& label
 std::string unknown_name(const ConfigurationTable& table, const TomlNode& node) {
   const bool is_table = node.kind == TomlNode::Kind::kTable || node.kind == TomlNode::Kind::kArray;
   if (!table.name().empty() || !is_table) return "unknown key " + quoted(node.key);
-  return "unknown table " + quoted(node.key) + ", of no service that this program has";
+  return "unknown table " + quoted(node.key) + ": no service of this program has it";
 }
 
 // The index of the element of `all` that is called `name`, or nothing. Writes all names to `known`.
@@ -101,7 +101,7 @@ void ConfigurationReader::refuse_unknown(const ConfigurationTable& table, const 
   const bool is_list = node.kind == TomlNode::Kind::kArray;
   problems_.add(node.position,
                 (is_list ? "[[" + node.key + "]]" : "[" + node.key + "]") +
-                    " is there, and this program has no " + part + " linked in",
+                    " is there, but this program has no " + part + " linked in",
                 "link it with bedplate-" + part + " (pkg-config; CMake: Bedplate::" + part +
                     "), or leave the table out");
 }
@@ -141,7 +141,7 @@ void ConfigurationReader::read_tables(const ConfigurationTable& parent, const Ch
   if (is_list != want_list || (!is_list && node.kind != TomlNode::Kind::kTable)) {
     problems_.mark_refused(parent.path_of(child.own_name()));
     return problems_.add(node.position, quoted(child.own_name()) + " is " + to_text(node.kind),
-                         "expected " + child.label() + (want_list ? ", once for each" : ", once"));
+                         "expected " + child.label() + (want_list ? ", once or more" : ", once"));
   }
   if (!want_list) return read_one_table(child, node);
   if (node.children.empty()) {
@@ -215,14 +215,15 @@ void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& 
                       quoted(value.address.text()) + " clashes with " +
                           quoted(clashing->address.text()) + " at line " +
                           std::to_string(clashing->position.line),
-                      "expected another port or path (0.0.0.0 and [::] take a port everywhere)");
+                      "expected another port or path (0.0.0.0 and [::] use a port on all "
+                      "addresses)");
       }
     } else {
       std::string wrong = read_value(key, element, &value);
       const bool is_there =
           std::any_of(node.children.begin(), node.children.begin() + static_cast<ptrdiff_t>(i),
                       [&](const TomlNode& other) { return other.text == element.text; });
-      if (wrong.empty() && is_there) wrong = "is there twice";
+      if (wrong.empty() && is_there) wrong = "appears twice";
       if (!wrong.empty()) {
         refuse(table, key, element.position,
                "element " + std::to_string(i + 1) + " of " + quoted(key.name()) + " " + wrong,
@@ -261,9 +262,9 @@ bool ConfigurationReader::claim(const ConfigurationTable& table, const std::stri
     if (taken.key != path || taken.text != text) continue;
     problems_.add(value.position,
                   quoted(key.name()) + " " + (is_number ? text : quoted(text)) +
-                      " is taken by the " + label + " at line " +
+                      " is already used by the " + label + " at line " +
                       std::to_string(taken.position.line),
-                  "expected another one: each " + label + " has its own");
+                  "expected a different one: each " + label + " has its own");
     return false;
   }
   taken_.push_back({std::move(path), std::move(text), value.position});
@@ -291,7 +292,7 @@ void ConfigurationReader::resolve_groups() {
     *reference.index = found.value_or(0);
     if (found) continue;
     problems_.add(reference.value.position, "no group has the name " + quoted(reference.value.text),
-                  known.empty() ? "write a [[group]] with this name" : "expected one of: " + known);
+                  known.empty() ? "add a [[group]] with this name" : "expected one of: " + known);
   }
 }
 

@@ -25,16 +25,16 @@ std::string span_text(const ConfigurationKey& key) {
     case Type::kAddress: return "tcp:ADDRESS:PORT or unix:/PATH";
     case Type::kAddresses: return numbers + " addresses";
     case Type::kOwners: return numbers + " owners of segments";
-    case Type::kGrants: return numbers + " owners of segments but boot";
+    case Type::kGrants: return numbers + " owners of segments, except boot";
     case Type::kShard: return "the name of a shard";
     case Type::kGroup: return "the name of a group";
     case Type::kModules: return numbers + " names of kernel modules";
     case Type::kShards: return numbers + " names of shards";
     case Type::kIpAddresses: return numbers + " numeric IPv4 or IPv6 addresses";
     case Type::kIpPrefixes:
-      return numbers + " numeric IPv4 or IPv6 addresses, each with / and its network's bits";
+      return numbers + " numeric IPv4 or IPv6 addresses, each with / and its prefix length";
     case Type::kIpAddress: return "a numeric IPv4 or IPv6 address";
-    case Type::kIpPrefix: return "a numeric IPv4 or IPv6 address, / and the network's bits";
+    case Type::kIpPrefix: return "a numeric IPv4 or IPv6 address, / and the prefix length";
     case Type::kChoice:
     case Type::kChoices: break;
   }
@@ -50,7 +50,7 @@ const char* to_text(Rule rule) {
   switch (rule) {
     case Rule::kNone: return "";
     case Rule::kMultipleOf4KiB: return ", a multiple of 4 KiB";
-    case Rule::kMultipleOfPages: return ", a multiple of the page";
+    case Rule::kMultipleOfPages: return ", a multiple of the page size";
     case Rule::kPowerOfTwo: return ", a power of two";
     case Rule::kRoundedToPowerOfTwo: return ", rounded up to a power of two";
     case Rule::kOwnHeap: return ", a multiple of 4 KiB, 0 or at least ";

@@ -179,12 +179,12 @@ static void describe(ConfigurationTable& table, ProcessSettings& settings) {
       .help("A trusted process is a member of a group; any other exchanges messages with the "
             "owner alone, in an exchange segment.");
   table.group("group", &settings.group)
-      .otherwise("required of a trusted one")
+      .otherwise("required for a trusted process")
       .help("The group that it is a member of.");
   table.integer("max_count", &settings.max_count, 1, kMemberCountMax - 1)
       .help("The most processes of this name that are joined at once.");
   table.integer("spare_count", &settings.spare_count, 0, kMemberCountMax - 1)
-      .otherwise("1, with a heap 0")
+      .otherwise("1; with a heap: 0")
       .help("Trusted: the number of additional slots, with their heaps, for new processes while "
             "the slots of dead ones are not free yet.");
   table.integer("members", &settings.members, 1, kProcessMembersMax)

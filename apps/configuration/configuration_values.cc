@@ -46,7 +46,7 @@ std::string read_text(const ConfigurationKey& key, const TomlNode& node, Value* 
     case Type::kText: return check_length(node.text, key.min(), key.max());
     case Type::kOwners: return check_length(node.text, 1, sizeof(OwnerName::text) - 1);
     case Type::kGrants:
-      if (node.text == "boot") return "is \"boot\", which each process has of its own";
+      if (node.text == "boot") return "is \"boot\", of which each process has its own";
       return check_length(node.text, 1, sizeof(OwnerName::text) - 1);
     case Type::kModules: return check_length(node.text, 1, kModuleNameMax);
     default: return "";
@@ -68,13 +68,13 @@ std::string read_choice(const ConfigurationKey& key, const TomlNode& node, Value
 std::string check_multiple(const ConfigurationKey& key, uint64_t number) {
   const bool is_heap = key.rule() == Rule::kOwnHeap;
   if ((key.rule() == Rule::kMultipleOf4KiB || is_heap) && number % kMultipleBytes != 0) {
-    return "is " + std::to_string(number) + " bytes, no multiple of 4 KiB";
+    return "is " + std::to_string(number) + " bytes, not a multiple of 4 KiB";
   }
   if (is_heap && number != 0 && number < kHeapBytesMin) {
     return "is " + std::to_string(number) + " bytes, less than a heap needs";
   }
   if (key.rule() == Rule::kPowerOfTwo && !is_power_of_two(number)) {
-    return "is " + std::to_string(number) + ", no power of two";
+    return "is " + std::to_string(number) + ", not a power of two";
   }
   return "";
 }

@@ -77,16 +77,16 @@ Result<void> check_text(std::string_view text, const char* path) noexcept {
     }
     if (kValueMarks.find(text.front()) != std::string_view::npos &&
         ++value_marks > kValueMarksMax) {
-      return configuration_error(path, position, "more keys, values and dots than 8192",
-                                 "expected a configuration, which has some hundreds");
+      return configuration_error(path, position, "more than 8192 keys, values and dots",
+                                 "expected a configuration, which has a few hundred");
     }
     line_bytes += bytes;
     if (text.front() == '\n') {
       position = {position.line + 1, 1};
       line_bytes = 0;
     } else if (line_bytes > kLineMaxBytes) {
-      return configuration_error(path, position, "the line has more than 2048 bytes",
-                                 "break the line; an array may go over several");
+      return configuration_error(path, position, "the line is longer than 2048 bytes",
+                                 "break the line: an array may span several lines");
     } else {
       ++position.column;
     }
@@ -179,7 +179,7 @@ Result<TomlNode> read_toml(std::string_view text, const char* path) {
     const toml::parse_error& problem = parsed.error();
     return configuration_error(path, to_position(problem.source().begin),
                                "not TOML: " + std::string(problem.description()),
-                               "expected TOML 1.0, as docs/configuration.md shows it");
+                               "expected TOML 1.0, as in docs/configuration.md");
   }
   return to_node(parsed.table());
 }

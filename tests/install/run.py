@@ -245,7 +245,7 @@ def check_verbs(program, has_verbs):
                        '[verbs]\nrequired = false\n')
         done = subprocess.run([program, "plan", path], capture_output=True, text=True, check=False)
         line = CONFIGURATION.count("\n") + 1
-        refusal = (f"{path}:{line}:1: [verbs] is there, and this program has no verbs linked in; "
+        refusal = (f"{path}:{line}:1: [verbs] is there, but this program has no verbs linked in; "
                    "link it with bedplate-verbs (pkg-config; CMake: Bedplate::verbs), or leave the "
                    "table out")
         expect(refusal in done.stderr, not has_verbs, f"its refusal of [verbs]:\n{done.stderr}")
@@ -305,7 +305,7 @@ def check_no_init(program):
             file.write(CONFIGURATION.format(folder=home, cpu=min(os.sched_getaffinity(0))) +
                        "[watchdog]\n")
         done = subprocess.run([program, "plan", path], capture_output=True, text=True, check=False)
-        refusal = (f"{path}:{CONFIGURATION.count(chr(10)) + 1}:1: [watchdog] is there, and this "
+        refusal = (f"{path}:{CONFIGURATION.count(chr(10)) + 1}:1: [watchdog] is there, but this "
                    "program has no init linked in; link it with bedplate-init (pkg-config; CMake: "
                    "Bedplate::init), or leave the table out")
         expect(refusal in done.stderr, True, f"its refusal of [watchdog]:\n{done.stderr}")

@@ -152,7 +152,7 @@ def the_commands_know_its_table(box):
     # Another program has no such service.
     path, port = configure(box)
     refused = box.run(BEDPLATE, "check", path, expect_code=2)
-    expect_in('unknown table "store", of no service that this program has', refused.stderr,
+    expect_in('unknown table "store": no service of this program has it', refused.stderr,
               "what another program says")
     keys = json.loads(box.run(STORE, "keys", "store", "--json").stdout)
     expect([key["key"] for key in keys], ["store.listen", "store.shard", "store.entries",

@@ -155,7 +155,7 @@ TEST(ConfigurationMessages, RangesAreThoseOfTheLayout) {
     };
     refuse(key.min - 1, "");
     refuse(key.max + 1, "");
-    if (key.is_power_of_two) refuse(key.min + 1, ", no power of two");
+    if (key.is_power_of_two) refuse(key.min + 1, ", not a power of two");
   }
 }
 
@@ -164,11 +164,11 @@ TEST(ConfigurationMessages, RefusesAnEagerRegionThatNoOperationFitsInto) {
   const std::string mesh = lazy + "layout = \"mesh\"\n";
   STRCMP_EQUAL("", refusal(with_group(lazy + "eager_bytes = 64\neager_count = 2\n")).c_str());
   STRCMP_EQUAL("", refusal(with_group(mesh + "eager_bytes = 64\neager_count = 3\n")).c_str());
-  REFUSED("f:17:1: \"eager_bytes\" is 127 and \"eager_count\" is 1; expected 128 bytes at least in "
-          "all in the layout \"lazy\": a put or get takes so much at once",
+  REFUSED("f:17:1: \"eager_bytes\" is 127 and \"eager_count\" is 1; expected 128 bytes or more as "
+          "their product in the layout \"lazy\": a put or get needs that much",
           with_group(lazy + "eager_count = 1\neager_bytes = 127\n"));
-  REFUSED("f:17:1: \"eager_bytes\" is 64 and \"eager_count\" is 2; expected 192 bytes at least in "
-          "all in the layout \"mesh\": a put or get takes so much at once",
+  REFUSED("f:17:1: \"eager_bytes\" is 64 and \"eager_count\" is 2; expected 192 bytes or more as "
+          "their product in the layout \"mesh\": a put or get needs that much",
           with_group(mesh + "eager_bytes = 64\neager_count = 2\n"));
 }
 
@@ -197,15 +197,15 @@ TEST(ConfigurationMessages, RefusesGroupsWithoutANameOrMembers) {
           with_group("members = 4\n"));
   REFUSED("f:13:1: \"members\" is missing in [[group]]; expected integer: 1..2047",
           with_group("name = \"g\"\n"));
-  REFUSED("f:17:8: \"name\" \"g\" is taken by the [[group]] at line 14; expected another one: each "
-          "[[group]] has its own",
+  REFUSED("f:17:8: \"name\" \"g\" is already used by the [[group]] at line 14; expected a "
+          "different one: each [[group]] has its own",
           with_group("name = \"g\"\nmembers = 4\n[[group]]\nname = \"g\"\nmembers = 4\n"));
 }
 
 TEST(ConfigurationMessages, RefusesGroupsThatAreNotThere) {
   REFUSED("f:19:9: no group has the name \"mian\"; expected one of: main",
           with_process("name = \"w\"\nuser = \"u\"\ngroup = \"mian\"\n"));
-  REFUSED("f:16:9: no group has the name \"main\"; write a [[group]] with this name",
+  REFUSED("f:16:9: no group has the name \"main\"; add a [[group]] with this name",
           file_with({}) + "[[process]]\nname = \"w\"\nuser = \"u\"\ngroup = \"main\"\n");
   REFUSED("f:19:9: \"group\" is an integer; expected group: the name of a group",
           with_process("name = \"w\"\nuser = \"u\"\ngroup = 1\n"));
@@ -216,14 +216,14 @@ TEST(ConfigurationMessages, RefusesGroupsThatAreNotThere) {
 
 TEST(ConfigurationMessages, RefusesWhatOnlyOtherProcessesHave) {
   const std::string stranger = "name = \"w\"\nuser = \"u\"\ntrusted = false\n";
-  REFUSED("f:20:1: \"group\" is for trusted processes; leave it out, or set trusted = true: the "
-          "others share memory with nobody",
+  REFUSED("f:20:1: \"group\" is for trusted processes; leave it out, or set trusted = true: other "
+          "processes share memory with the owner only",
           with_process(stranger + "group = \"main\"\n"));
-  REFUSED("f:20:1: \"write\" is for trusted processes; leave it out: others write their exchange "
-          "segment and their heap only",
+  REFUSED("f:20:1: \"write\" is for trusted processes; leave it out: other processes write only to "
+          "their exchange segment and their heap",
           with_process(stranger + "write = [\"blockd\"]\n"));
-  REFUSED("f:20:1: \"spare_count\" is for trusted processes; leave it out: nobody but the owner "
-          "can keep the place of another one",
+  REFUSED("f:20:1: \"spare_count\" is for trusted processes; leave it out: only the owner can hold "
+          "the slot of such a process",
           with_process(stranger + "spare_count = 1\n"));
   REFUSED("f:20:1: \"members\" is 2; expected 1: a process that is not trusted is one member",
           with_process(stranger + "members = 2\n"));
@@ -238,11 +238,11 @@ TEST(ConfigurationMessages, RefusesProcessesOfNobody) {
           with_process("name = \"w\"\ngroup = \"main\"\n"));
   REFUSED("f:18:8: \"user\" is an integer; expected text: 1..32 bytes",
           with_process("name = \"w\"\nuser = 1000\ngroup = \"main\"\n"));
-  REFUSED("f:21:8: \"name\" \"worker\" is taken by the [[process]] at line 17; expected another "
-          "one: each [[process]] has its own",
+  REFUSED("f:21:8: \"name\" \"worker\" is already used by the [[process]] at line 17; expected a "
+          "different one: each [[process]] has its own",
           file_with_messages("[[process]]\nname = \"worker\"\nuser = \"1\"\ngroup = \"main\"\n"));
-  REFUSED("f:20:14: \"heap_bytes\" is 4097 bytes, no multiple of 4 KiB; expected size: 0 bytes..64 "
-          "TiB, a multiple of 4 KiB, 0 or at least 8 MiB",
+  REFUSED("f:20:14: \"heap_bytes\" is 4097 bytes, not a multiple of 4 KiB; expected size: 0 "
+          "bytes..64 TiB, a multiple of 4 KiB, 0 or at least 8 MiB",
           file_with_messages("heap_bytes = 4097\n"));
 }
 
@@ -258,8 +258,8 @@ TEST(ConfigurationMessages, RefusesHeapsThatServeNobody) {
 }
 
 TEST(ConfigurationMessages, RefusesToGrantWhatEachProcessHasOfItsOwn) {
-  const std::string wrong = "is \"boot\", which each process has of its own; expected list of "
-                            "owners: 0..128 owners of segments but boot, unique";
+  const std::string wrong = "is \"boot\", of which each process has its own; expected list of "
+                            "owners: 0..128 owners of segments, except boot, unique";
   REFUSED("f:20:9: element 1 of \"read\" " + wrong, file_with_messages("read = [\"boot\"]\n"));
   REFUSED("f:20:20: element 2 of \"write\" " + wrong,
           file_with_messages("write = [\"blockd\", \"boot\"]\n"));
@@ -267,12 +267,12 @@ TEST(ConfigurationMessages, RefusesToGrantWhatEachProcessHasOfItsOwn) {
 
 TEST(ConfigurationMessages, RefusesListsAndTheirElements) {
   const std::string owners =
-      "; expected list of owners: 0..128 owners of segments but boot, unique";
+      "; expected list of owners: 0..128 owners of segments, except boot, unique";
   REFUSED("f:20:8: \"read\" is a string" + owners, file_with_messages("read = \"heap\"\n"));
   REFUSED("f:20:9: element 1 of \"read\" is an integer" + owners,
           file_with_messages("read = [1]\n"));
   REFUSED("f:20:9: element 1 of \"read\" is empty" + owners, file_with_messages("read = [\"\"]\n"));
-  REFUSED("f:20:18: element 2 of \"write\" is there twice" + owners,
+  REFUSED("f:20:18: element 2 of \"write\" appears twice" + owners,
           file_with_messages("write = [\"heap\", \"heap\"]\n"));
   const std::string kinds =
       "; expected list of choices: 0..3 of \"xpmem\", \"cma\" or \"knem\", unique";
@@ -280,7 +280,7 @@ TEST(ConfigurationMessages, RefusesListsAndTheirElements) {
     return file_with_messages(std::string("[messages]\nsingle_copy = ") + list + "\n");
   };
   REFUSED("f:21:16: element 1 of \"single_copy\" is \"CMA\"" + kinds, single_copy("[\"CMA\"]"));
-  REFUSED("f:21:23: element 2 of \"single_copy\" is there twice" + kinds,
+  REFUSED("f:21:23: element 2 of \"single_copy\" appears twice" + kinds,
           single_copy("[\"cma\", \"cma\"]"));
   REFUSED("f:21:15: \"single_copy\" has 4 elements" + kinds,
           single_copy("[\"cma\", \"cma\", \"cma\", \"cma\"]"));

@@ -145,16 +145,16 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
 TEST(ConfigurationTable, RefusesWhatIsNotAsDescribed) {
   STRCMP_EQUAL(
       "f:3:11: \"tcp:0.0.0.0:1\" clashes with \"tcp:127.0.0.1:1\" at line 2; expected another port "
-      "or path (0.0.0.0 and [::] take a port everywhere)\n"
-      "f:4:9: \"slots\" is 3, no power of two; expected integer: 1..1024, a power of two\n"
+      "or path (0.0.0.0 and [::] use a port on all addresses)\n"
+      "f:4:9: \"slots\" is 3, not a power of two; expected integer: 1..1024, a power of two\n"
       "f:5:11: element 1 of \"rights\" is \"x\"; expected list of choices: 1..2 of \"read\" or "
       "\"write\", unique\n"
       "f:6:9: no shard has the name \"d\"; expected one of: a, b, c\n"
       "f:7:1: unknown key \"polcy\"; did you mean \"policy\"? [cache] may have: listen, bytes, "
       "slots, verbose, node, policy, fallbacks, rights, first, own, some, prefixes, ways, "
       "[[cache.tenant]]\n"
-      "f:11:8: \"name\" \"x\" is taken by the [[cache.tenant]] at line 9; expected another one: "
-      "each [[cache.tenant]] has its own\n",
+      "f:11:8: \"name\" \"x\" is already used by the [[cache.tenant]] at line 9; expected a "
+      "different one: each [[cache.tenant]] has its own\n",
       read("[cache]\nlisten = [\"tcp:127.0.0.1:1\",\n          \"tcp:0.0.0.0:1\"]\nslots = 3\n"
            "rights = [\"x\"]\nfirst = \"d\"\npolcy = \"oldest\"\n"
            "[[cache.tenant]]\nname = \"x\"\n[[cache.tenant]]\nname = \"x\"\n")
@@ -167,7 +167,7 @@ TEST(ConfigurationTable, ListsOfShardsAndAddressesAreReadAsStrictly) {
   };
   STRCMP_EQUAL("f:3:14: no shard has the name \"d\"; expected one of: a, b, c\n",
                of("some = [\"a\", \"d\"]\n").c_str());
-  STRCMP_EQUAL("f:3:14: element 2 of \"some\" is there twice; expected list of shards: 1..3 names "
+  STRCMP_EQUAL("f:3:14: element 2 of \"some\" appears twice; expected list of shards: 1..3 names "
                "of shards, unique\n",
                of("some = [\"a\", \"a\"]\n").c_str());
   STRCMP_EQUAL("f:3:8: \"some\" has 0 elements; expected list of shards: 1..3 names of shards, "
@@ -175,7 +175,7 @@ TEST(ConfigurationTable, ListsOfShardsAndAddressesAreReadAsStrictly) {
                of("some = []\n").c_str());
   STRCMP_EQUAL("f:3:13: element 1 of \"prefixes\" is \"192.0.2.1\"; expected list of "
                "addresses/prefixes: 0..2 numeric IPv4 or IPv6 addresses, each with / and its "
-               "network's bits, unique\n",
+               "prefix length, unique\n",
                of("prefixes = [\"192.0.2.1\"]\n").c_str());
   STRCMP_EQUAL("f:3:9: element 1 of \"ways\" is \"192.0.2.1/24\"; expected list of addresses: "
                "0..2 numeric IPv4 or IPv6 addresses, unique\n",
@@ -209,7 +209,7 @@ TEST(ConfigurationTable, TellsItsKeysWithTheirDefaults) {
                "own any: shard: the name of a shard\n"
                "some all: list of shards: 1..3 names of shards, unique\n"
                "prefixes []: list of addresses/prefixes: 0..2 numeric IPv4 or IPv6 addresses, each "
-               "with / and its network's bits, unique\n"
+               "with / and its prefix length, unique\n"
                "ways []: list of addresses: 0..2 numeric IPv4 or IPv6 addresses, unique\n",
                told.c_str());
   STRCMP_EQUAL("[[cache.tenant]]", table.find_child("tenant")->label().c_str());

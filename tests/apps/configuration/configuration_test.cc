@@ -148,16 +148,16 @@ TEST(Configuration, RefusesWhatIsNotUtf8) {
 
 TEST(Configuration, RefusesLinesAndNestingThatWouldOverflowTheStack) {
   ACCEPTED(2, "name = \"demo\" #" + std::string(2048 - 15, '-'));
-  REFUSED("f:2:2049: the line has more than 2048 bytes; break the line; an array may go over "
-          "several",
+  REFUSED("f:2:2049: the line is longer than 2048 bytes; break the line: an array may span several "
+          "lines",
           2, "name = \"demo\" #" + std::string(2048 - 14, '-'));
   std::string dots = "a";
   while (dots.size() < 200000) dots += ".a";
-  REFUSED("f:2:2049: the line has more than 2048 bytes; break the line; an array may go over "
-          "several",
+  REFUSED("f:2:2049: the line is longer than 2048 bytes; break the line: an array may span several "
+          "lines",
           2, dots + " = 1");
   REFUSED("f:2:16: not TOML: Error while parsing value: exceeded maximum nested value depth of 8 "
-          "(TOML_MAX_NESTED_VALUES); expected TOML 1.0, as docs/configuration.md shows it",
+          "(TOML_MAX_NESTED_VALUES); expected TOML 1.0, as in docs/configuration.md",
           2, "name = " + std::string(9, '[') + std::string(9, ']'));
 }
 
@@ -168,20 +168,20 @@ TEST(Configuration, RefusesMoreValuesThanBootHasMemoryFor) {
     for (int element = 0; element < 1000; ++element) list += "1,";
     list += "\n";
   }
-  REFUSED("f:10:382: more keys, values and dots than 8192; expected a configuration, which has "
-          "some hundreds",
+  REFUSED("f:10:382: more than 8192 keys, values and dots; expected a configuration, which has a "
+          "few hundred",
           list + "]");
 }
 
 TEST(Configuration, RefusesWhatIsNoToml) {
   REFUSED("f:7:8: not TOML: Error while parsing key-value pair: cannot redefine existing string "
-          "'name'; expected TOML 1.0, as docs/configuration.md shows it",
+          "'name'; expected TOML 1.0, as in docs/configuration.md",
           7, "name = 1");
   REFUSED("f:5:1: not TOML: Error while parsing table header: cannot redefine existing table "
-          "'pool'; expected TOML 1.0, as docs/configuration.md shows it",
+          "'pool'; expected TOML 1.0, as in docs/configuration.md",
           5, "[pool]");
   REFUSED("f:7:7: not TOML: Error while parsing value: could not determine value type; expected "
-          "TOML 1.0, as docs/configuration.md shows it",
+          "TOML 1.0, as in docs/configuration.md",
           7, "cpu = zero");
   // The code of the TOML library assumes that these cannot occur.
   for (const char* header :
@@ -218,11 +218,10 @@ TEST(Configuration, RefusesUnknownKeys) {
 }
 
 TEST(Configuration, RefusesUnknownTables) {
-  REFUSED("f:8:2: unknown table \"block\", of no service that this program has; did you mean "
+  REFUSED("f:8:2: unknown table \"block\": no service of this program has it; did you mean "
           "\"blockd\"? the file may have: [appliance], [pool], [alloc], [[limit]], [event_loop], "
           "[[shard]], [[group]], [[process]], [messages], [verbs], [init], [[network]], "
-          "[watchdog], [crash], [dpdk], [[port]], [blockd], [kvd], [tsrelay], "
-          "[http], [control]",
+          "[watchdog], [crash], [dpdk], [[port]], [blockd], [kvd], [tsrelay], [http], [control]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
   REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
           "image_listen, connections_shard, volumes_shards, max_connections, "
@@ -316,7 +315,7 @@ TEST(Configuration, RefusesMissingKeysAtTheirTable) {
   REFUSED("f:1:1: \"name\" is missing in [appliance]; expected name: 1..32 of a-z, 0-9 and -", 2,
           "");
   REFUSED("f:3:1: \"bytes\" is missing in [pool]; expected size: 4 KiB..64 TiB, a multiple of the "
-          "page",
+          "page size",
           4, "");
   REFUSED("f:5:1: \"name\" is missing in [[shard]]; expected name: 1..32 of a-z, 0-9 and -, unique",
           6, "");
@@ -343,7 +342,7 @@ TEST(Configuration, RefusesMissingTables) {
 }
 
 TEST(Configuration, RefusesTablesOfTheWrongShape) {
-  REFUSED("f:5:1: \"shard\" is a table; expected [[shard]], once for each", 5, "[shard]");
+  REFUSED("f:5:1: \"shard\" is a table; expected [[shard]], once or more", 5, "[shard]");
   REFUSED("f:3:1: \"pool\" is an array; expected [pool], once", 3, "[[pool]]");
   REFUSED("f:1:8: \"pool\" is an integer; expected [pool], once",
           "pool = 3\n" + file_with({{3, ""}, {4, ""}}));
@@ -351,8 +350,8 @@ TEST(Configuration, RefusesTablesOfTheWrongShape) {
           "shard = []\n" + file_with({{5, ""}, {6, ""}, {7, ""}}));
   REFUSED("f:1:36: [[shard]] is a string; expected a table",
           "shard = [{name = \"main\", cpu = 0}, \"x\"]\n" + file_with({{5, ""}, {6, ""}, {7, ""}}));
-  REFUSED("f:4:1: \"bytes\" is a table; expected size: 4 KiB..64 TiB, a multiple of the page", 4,
-          "[pool.bytes]");
+  REFUSED("f:4:1: \"bytes\" is a table; expected size: 4 KiB..64 TiB, a multiple of the page size",
+          4, "[pool.bytes]");
 }
 
 TEST(Configuration, RefusesTooManyTables) {
@@ -392,7 +391,7 @@ TEST(Configuration, BlamesACauseAndNotItsConsequence) {
   // A misspelt key is unknown, not missing.
   STRCMP_CONTAINS("f:4:1: unknown key \"byte\"; did you mean \"bytes\"?",
                   refusal(4, "byte = \"256 MiB\"").c_str());
-  STRCMP_CONTAINS("f:3:2: unknown table \"pol\", of no service that this program has; did you mean "
+  STRCMP_CONTAINS("f:3:2: unknown table \"pol\": no service of this program has it; did you mean "
                   "\"pool\"?",
                   refusal(3, "[pol]").c_str());
   LONGS_EQUAL(1, refusals(file_with(4, "byte = \"256 MiB\"")).size());
@@ -433,7 +432,7 @@ TEST(Configuration, EndsTheReportWhereItIsOfNoMoreHelp) {
   for (int i = 0; i < 1000; ++i) text += "[x" + std::to_string(i) + "]\n";
   const std::vector<std::string> messages = refusals(text);
   LONGS_EQUAL(65, messages.size());
-  STRCMP_EQUAL("f:77:2: from here on 936 more problems; correct those above first",
+  STRCMP_EQUAL("f:77:2: there are 936 more problems from here on; correct those above first",
                messages[64].c_str());
 }
 

@@ -113,7 +113,7 @@ TEST(ConfigurationValues, RefusesSizes) {
   REFUSED("f:12:9: \"bytes\" is \"0\"" + cure, 12, "bytes = \"0\"");
   REFUSED("f:12:9: \"bytes\" is \"65 TiB\"" + cure, 12, "bytes = \"65 TiB\"");
   REFUSED("f:12:9: \"bytes\" is \"99999999 TiB\"" + cure, 12, "bytes = \"99999999 TiB\"");
-  REFUSED("f:12:9: \"bytes\" is 4097 bytes, no multiple of 4 KiB" + cure, 12, "bytes = 4097");
+  REFUSED("f:12:9: \"bytes\" is 4097 bytes, not a multiple of 4 KiB" + cure, 12, "bytes = 4097");
   ACCEPTED(12, "bytes = \"64 TiB\"");
 }
 
@@ -175,14 +175,14 @@ TEST(ConfigurationValues, RefusesAddressesWhereTheyStand) {
 // ---- Across keys ----
 
 TEST(ConfigurationValues, RefusesWhatIsTaken) {
-  REFUSED("f:9:8: \"name\" \"main\" is taken by the [[shard]] at line 6; expected another one: "
-          "each [[shard]] has its own",
+  REFUSED("f:9:8: \"name\" \"main\" is already used by the [[shard]] at line 6; expected a "
+          "different one: each [[shard]] has its own",
           7, "cpu = 0\n[[shard]]\nname = \"main\"\ncpu = 1");
-  REFUSED("f:10:7: \"cpu\" 0 is taken by the [[shard]] at line 7; expected another one: each "
-          "[[shard]] has its own",
+  REFUSED("f:10:7: \"cpu\" 0 is already used by the [[shard]] at line 7; expected a different one: "
+          "each [[shard]] has its own",
           7, "cpu = 0\n[[shard]]\nname = \"second\"\ncpu = 0");
-  REFUSED("f:14:8: \"name\" \"ram0\" is taken by the [[blockd.volume]] at line 11; expected "
-          "another one: each [[blockd.volume]] has its own",
+  REFUSED("f:14:8: \"name\" \"ram0\" is already used by the [[blockd.volume]] at line 11; expected "
+          "a different one: each [[blockd.volume]] has its own",
           12, "bytes = 4096\n[[blockd.volume]]\nname = \"ram0\"\nbytes = 4096");
   // The same name in another kind of table is no clash.
   ACCEPTED(11, "name = \"main\"");
@@ -205,25 +205,26 @@ TEST(ConfigurationValues, RefusesUnknownShards) {
 }
 
 TEST(ConfigurationValues, RefusesPoolsThatAreNoMultipleOfThePage) {
-  REFUSED("f:4:9: \"bytes\" is 268439552, no multiple of the page of 2 MiB; expected 256 MiB or "
-          "258 MiB",
+  REFUSED("f:4:9: \"bytes\" is 268439552, not a multiple of the page size of 2 MiB; expected 256 "
+          "MiB or 258 MiB",
           4, "bytes = 268439552");
-  REFUSED("f:4:9: \"bytes\" is 4096, no multiple of the page of 2 MiB; expected 2 MiB", 4,
+  REFUSED("f:4:9: \"bytes\" is 4096, not a multiple of the page size of 2 MiB; expected 2 MiB", 4,
           "bytes = \"4 KiB\"");
-  REFUSED("f:5:9: \"bytes\" is 268435456, no multiple of the page of 1 GiB; expected 1 GiB", 4,
-          "pages = \"1 GiB\"\nbytes = \"256 MiB\"");
-  REFUSED("f:4:9: \"bytes\" is 4097, no multiple of the page of 4 KiB; expected 4 KiB or 8 KiB", 4,
-          "bytes = 4097\npages = \"4 KiB\"");
+  REFUSED("f:5:9: \"bytes\" is 268435456, not a multiple of the page size of 1 GiB; expected 1 GiB",
+          4, "pages = \"1 GiB\"\nbytes = \"256 MiB\"");
+  REFUSED("f:4:9: \"bytes\" is 4097, not a multiple of the page size of 4 KiB; expected 4 KiB or 8 "
+          "KiB",
+          4, "bytes = 4097\npages = \"4 KiB\"");
   ACCEPTED(4, "bytes = 4096\npages = \"4 KiB\"");
-  REFUSED("f:4:9: \"bytes\" is 4096, no multiple of the page of 2 MiB; expected 2 MiB", 4,
+  REFUSED("f:4:9: \"bytes\" is 4096, not a multiple of the page size of 2 MiB; expected 2 MiB", 4,
           "bytes = 4096\npages = \"largest\"");
 }
 
 TEST(ConfigurationValues, RefusesAddressesThatClash) {
   const auto clash = [](const std::string& first, const std::string& second) {
     STRCMP_EQUAL(("f:10:3: \"" + second + "\" clashes with \"" + first +
-                  "\" at line 9; expected "
-                  "another port or path (0.0.0.0 and [::] take a port everywhere)")
+                  "\" at line 9; expected another port or path (0.0.0.0 and [::] use a port on all "
+                  "addresses)")
                      .c_str(),
                  refusal(9, listen_line(first, second)).c_str());
   };

@@ -61,14 +61,14 @@ TEST(ImageTables, AnImageMayListenElsewhere) {
   // The two lists may take the same port: only one of them is used.
   ACCEPTED(file_with(9, "listen = [\"tcp:127.0.0.1:1\"]\nimage_listen = [\"tcp:0.0.0.0:1\"]"));
   REFUSED("f:10:36: \"tcp:0.0.0.0:2\" clashes with \"tcp:127.0.0.1:2\" at line 10; expected "
-          "another port or path (0.0.0.0 and [::] take a port everywhere)",
+          "another port or path (0.0.0.0 and [::] use a port on all addresses)",
           file_with(9, "listen = [\"tcp:127.0.0.1:1\"]\n"
                        "image_listen = [\"tcp:127.0.0.1:2\", \"tcp:0.0.0.0:2\"]"));
 }
 
 TEST(ImageTables, RefusesAddresses) {
   const std::string expected =
-      "; expected address/prefix: a numeric IPv4 or IPv6 address, / and the network's bits, unique";
+      "; expected address/prefix: a numeric IPv4 or IPv6 address, / and the prefix length, unique";
   for (const char* wrong : {"10.0.0.1", "10.0.0.1/", "10.0.0.1/33", "10.0.0.1/0", "10.0.0/8",
                             "fd00::/129", "host/24", "10.0.0.1/24 ", "10.0.0.1/+8", ""}) {
     REFUSED("f:15:11: \"address\" is \"" + std::string(wrong) + "\"" + expected,
@@ -120,8 +120,8 @@ TEST(ImageTables, ADumpsDeviceIsOneWord) {
 }
 
 TEST(ImageTables, InterfacesAreDifferent) {
-  REFUSED("f:16:13: \"interface\" \"a\" is taken by the [[network]] at line 14; expected another "
-          "one: each [[network]] has its own",
+  REFUSED("f:16:13: \"interface\" \"a\" is already used by the [[network]] at line 14; expected a "
+          "different one: each [[network]] has its own",
           with("[[network]]\ninterface = \"a\"\n[[network]]\ninterface = \"a\"\n"));
 }
 

@@ -77,8 +77,8 @@ rights = ["write"]
 
 TEST(VerbsTables, AProcessMayUseThem) {
   CHECK(parsed(file_with_messages("verbs = true\n[verbs]\n")).processes[0].verbs);
-  REFUSED("f:20:9: \"verbs\" is true, and there is no [verbs]; write the table [verbs], or leave "
-          "this out",
+  REFUSED("f:20:9: \"verbs\" is true, but there is no [verbs]; add the table [verbs], or leave "
+          "verbs out",
           file_with_messages("verbs = true\n"));
   ACCEPTED(file_with_messages("verbs = false\n"));
 }
@@ -108,7 +108,8 @@ TEST(VerbsTables, RefusesNumbers) {
       CHECK_TEXT(!refusal(with(key + std::to_string(number.min * 3) + "\n")).empty(), number.key);
     }
   }
-  REFUSED("f:14:10: \"window\" is 48, no power of two; expected integer: 4..4096, a power of two",
+  REFUSED("f:14:10: \"window\" is 48, not a power of two; expected integer: 4..4096, a power of "
+          "two",
           with("window = 48\n"));
 }
 
@@ -141,8 +142,8 @@ TEST(VerbsTables, RefusesAddresses) {
 
 TEST(VerbsTables, RefusesPeers) {
   const std::string b = "[[verbs.peer]]\nname = \"b\"\n";
-  REFUSED("f:18:8: \"name\" \"b\" is taken by the [[verbs.peer]] at line 16; expected another one: "
-          "each [[verbs.peer]] has its own",
+  REFUSED("f:18:8: \"name\" \"b\" is already used by the [[verbs.peer]] at line 16; expected a "
+          "different one: each [[verbs.peer]] has its own",
           with_peers(b + b));
   REFUSED("f:16:8: \"name\" is \"demo\", the name of this appliance; expected the name that "
           "[appliance] has at the peer",
@@ -155,8 +156,8 @@ TEST(VerbsTables, RefusesPeers) {
           with(b));
   const std::string at = "address = \"tcp:10.0.0.2:1\"\n";
   ACCEPTED(with(b + at));
-  REFUSED("f:19:11: \"address\" \"tcp:10.0.0.2:1\" is taken by the [[verbs.peer]] at line 16; "
-          "expected another one: each [[verbs.peer]] has its own",
+  REFUSED("f:19:11: \"address\" \"tcp:10.0.0.2:1\" is already used by the [[verbs.peer]] at line "
+          "16; expected a different one: each [[verbs.peer]] has its own",
           with(b + at + "[[verbs.peer]]\nname = \"c\"\n" + at));
   REFUSED("f:15:13: \"max_peers\" is 1, and there are 2 peers; expected so many or more; or leave "
           "it out",
@@ -178,10 +179,10 @@ TEST(VerbsTables, RefusesExports) {
   REFUSED("f:17:10: \"rights\" has 0 elements; " + expected, with_export("4096", "[]"));
   REFUSED("f:17:11: element 1 of \"rights\" is \"own\"; " + expected,
           with_export("4096", "[\"own\"]"));
-  REFUSED("f:17:19: element 2 of \"rights\" is there twice; " + expected,
+  REFUSED("f:17:19: element 2 of \"rights\" appears twice; " + expected,
           with_export("4096", "[\"read\", \"read\"]"));
-  REFUSED("f:16:9: \"bytes\" is 5000 bytes, no multiple of 4 KiB; expected size: 4 KiB..64 TiB, a "
-          "multiple of 4 KiB",
+  REFUSED("f:16:9: \"bytes\" is 5000 bytes, not a multiple of 4 KiB; expected size: 4 KiB..64 TiB, "
+          "a multiple of 4 KiB",
           with_export("5000", "[\"read\"]"));
 }
 
