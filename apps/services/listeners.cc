@@ -42,10 +42,10 @@ const char* wrong_kind(int fd) {
     const bool is_ours = pool.segment_count() > 0 && pool.segment(0).memfd == fd &&
                          pool.segment(0).device == status.st_dev &&
                          pool.segment(0).inode == status.st_ino;
-    return is_ours ? "closed" : "a file, or memory";
+    return is_ours ? "closed" : "a file or memory";
   }
-  if (!S_ISSOCK(status.st_mode)) return "no socket";
-  if (socket_option(fd, SO_TYPE) != SOCK_STREAM) return "no stream socket";
+  if (!S_ISSOCK(status.st_mode)) return "not a socket";
+  if (socket_option(fd, SO_TYPE) != SOCK_STREAM) return "not a stream socket";
   return socket_option(fd, SO_ACCEPTCONN) != 0 ? nullptr : "a socket that does not listen";
 }
 
@@ -88,7 +88,7 @@ void Listeners::take_activated(std::vector<Error>* problems) {
     if (const char* kind = wrong_kind(fd); kind != nullptr) {
       char answer[128];
       std::snprintf(answer, sizeof answer,
-                    "descriptor %d, which was to be a listening stream socket, is %s", fd, kind);
+                    "descriptor %d should be a listening stream socket, but is %s", fd, kind);
       problems->push_back(activation_error(answer));
       return;
     }
@@ -116,7 +116,7 @@ Result<void> Listeners::give_file(const std::string& path) const {
   const mode_t mode = access_.group.empty() ? 0600 : 0660;
   if (chown(path.c_str(), user, group) == 0 && chmod(path.c_str(), mode) == 0) return {};
   return error_from_errno("giving %s to the user %u and the group %s", path.c_str(), user,
-                          access_.group.empty() ? "that it has" : access_.group.c_str())
+                          access_.group.empty() ? "of this process" : access_.group.c_str())
       .set_cure("run as root, or name a group that the user is in: %s", key_.c_str());
 }
 

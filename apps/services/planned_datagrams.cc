@@ -45,7 +45,7 @@ const DatagramNeed* find_rival(const std::vector<ServiceNeeds>& services,
 Error twice(const ServiceNeeds& service, const DatagramNeed& need, const DatagramNeed& rival) {
   return error_while("%s: opening %s at %s", service.name.c_str(), need.opening->what.c_str(),
                      need.opening->options.local.text().c_str())
-      .set_answer("this configuration has it already, for %s", rival.opening->what.c_str())
+      .set_answer("this configuration already uses it for %s", rival.opening->what.c_str())
       .set_cure("choose another port");
 }
 

@@ -54,7 +54,7 @@ Error refused(const ServiceNeeds& service, const FilePlan& plan) {
 Error kind_error(const ServiceNeeds& service, const FilePlan& plan) {
   return refused(service, plan)
       .set_answer("it is neither a file nor a block device")
-      .set_cure("name one of these");
+      .set_cure("name a file or a block device");
 }
 
 Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) {
@@ -66,8 +66,8 @@ Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) 
         !S_ISBLK(status.st_mode)) {
       return kind_error(service, plan);
     }
-    error.set_answer("its file system has no direct access (O_DIRECT)");
-    return error.set_cure("put it on one that has it (ext4, xfs), or have it opened without");
+    error.set_answer("its file system does not support direct access (O_DIRECT)");
+    return error.set_cure("move it to one that does (ext4, xfs), or open it without O_DIRECT");
   }
   error.set_answer_errno(number);
   switch (number) {
@@ -77,13 +77,12 @@ Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) 
     case EACCES:
     case EPERM:
     case EROFS:
-      return error.set_cure("run as its owner or as root, and see that its file system may be "
-                            "%s",
+      return error.set_cure("run as its owner or as root, and check that its file system can be %s",
                             plan.is_writable ? "written to" : "read");
     case EISDIR: return error.set_cure("name a file, or a block device");
-    case EBUSY: return error.set_cure("unmount it, and end what else has it open (lsblk, fuser)");
-    case ETXTBSY: return error.set_cure("name another file: this one is a program that runs");
-    default: return error.set_cure("see what stands in its way, or name another file");
+    case EBUSY: return error.set_cure("unmount it, and stop what else uses it (lsblk, fuser)");
+    case ETXTBSY: return error.set_cure("name another file: this one is a running program");
+    default: return error.set_cure("correct this, or name another file");
   }
 }
 
@@ -157,20 +156,22 @@ Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
   do {
     if (flock(fd, (plan.is_writable ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0) return {};
     if (errno != EWOULDBLOCK) {
-      return error.set_answer_errno(errno).set_cure("put it on a file system that has flock(2)");
+      return error.set_answer_errno(errno).set_cure("move it to a file system that supports "
+                                                    "flock(2)");
     }
     pid = holder_of(status);
   } while (is_gone(pid) && try_again(begin_ns));
   if (pid == getpid()) {
-    return error.set_answer("this process has locked it already").set_cure("name another file");
+    return error.set_answer("this process has already locked it").set_cure("name another file");
   }
   if (pid == 0) {
     error.set_answer("another process has locked it");
   } else {
     error.set_answer("process %ld has locked it", pid);
   }
-  return error.set_cure("stop that one first, or name another file: %s",
-                        plan.is_writable ? "it has one writer" : "one that is written to");
+  return error.set_cure(
+      "stop that process first, or name another file: %s",
+      plan.is_writable ? "a file has only one writer" : "that process writes to this one");
 }
 
 // Identifies a file under any of its names: by device and inode; a missing file by its directory
@@ -211,9 +212,9 @@ class FileClaims {
       const bool writes = plan.is_writable || other->is_writable;
       if (!writes || !is_locked(plan) || !is_locked(*other)) continue;
       Error error = refused(service, plan);
-      error.set_answer("it is %s for %s, too", other->path.c_str(),
+      error.set_answer("it is the same file as %s for %s", other->path.c_str(),
                        where_it_is_said(*other_service, *other).c_str());
-      return error.set_cure("name another file: one that is written to has one writer");
+      return error.set_cure("name another file: a file has only one writer");
     }
     claims_.insert({place, {&service, &planned}});
     return {};
@@ -236,9 +237,8 @@ Result<void> check_size(const ServiceNeeds& service, const FilePlan& plan,
   const uint64_t bytes = opened.options.bytes;
   Error error = refused(service, plan);
   if (bytes < plan.bytes_min) {
-    error.set_answer("it has %" PRIu64 " bytes, and %" PRIu64 " are asked for", bytes,
-                     plan.bytes_min);
-    return error.set_cure("make it longer (truncate -s %" PRIu64 " %s), or ask for less",
+    error.set_answer("it has %" PRIu64 " bytes, but %" PRIu64 " are needed", bytes, plan.bytes_min);
+    return error.set_cure("make it longer (truncate -s %" PRIu64 " %s), or configure less",
                           plan.bytes_min, plan.path.c_str());
   }
   if (!plan.is_whole_blocks) return {};
@@ -246,11 +246,12 @@ Result<void> check_size(const ServiceNeeds& service, const FilePlan& plan,
   BP_ASSERT(std::has_single_bit(block));
   if (bytes == 0) {
     return error.set_answer("it is empty")
-        .set_cure("make it as long as it is to be: truncate -s 1G %s", plan.path.c_str());
+        .set_cure("give it its full size: truncate -s 1G %s", plan.path.c_str());
   }
   if (bytes % block == 0) return {};
-  error.set_answer("it has %" PRIu64 " bytes, no multiple of its blocks of %u", bytes, block);
-  return error.set_cure("fill the last one up: truncate -s %%%u %s", block, plan.path.c_str());
+  error.set_answer("it has %" PRIu64 " bytes, not a multiple of its block size of %u", bytes,
+                   block);
+  return error.set_cure("extend the last block: truncate -s %%%u %s", block, plan.path.c_str());
 }
 
 // A file longer than RLIMIT_FSIZE cannot be written at its end.
@@ -260,8 +261,9 @@ Result<void> check_limit(const ServiceNeeds& service, const FilePlan& plan, uint
   const uint64_t needed = std::max(bytes, plan.bytes_max);
   if (!plan.is_writable || needed <= limit.rlim_cur) return {};
   Error error = refused(service, plan);
-  error.set_answer("it may have %" PRIu64 " bytes, and this process files of %" PRIu64, needed,
-                   static_cast<uint64_t>(limit.rlim_cur));
+  error.set_answer("it may grow to %" PRIu64
+                   " bytes, but this process may not write files beyond %" PRIu64,
+                   needed, static_cast<uint64_t>(limit.rlim_cur));
   return error.set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit");
 }
 
@@ -309,8 +311,8 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
   if (!is_device) BP_TRY(check_limit(service, plan, opened.options.bytes));
   if (plan.is_renamed && access(directory_of(plan.path).c_str(), W_OK | X_OK) != 0) {
     return refused(service, plan)
-        .set_answer("its directory, where it gets other names, may not be written to")
-        .set_cure("chown it to the user of this process, or name another one");
+        .set_answer("its directory, where it is renamed, is not writable")
+        .set_cure("chown the directory to the user of this process, or name another one");
   }
   if (plan.is_polled) {
     auto limits = polled_limits_of_file(fd);
@@ -357,10 +359,10 @@ const char* defect_of(const FilePlan& plan) noexcept {
   };
   if (plan.name.empty() || plan.name.size() > 31 ||
       !std::all_of(plan.name.begin(), plan.name.end(), is_good)) {
-    return "a file's name is 1..31 of a-z, 0-9 and _";
+    return "a file's name has 1..31 characters of a-z, 0-9 and _";
   }
-  if (plan.is_created && !plan.is_writable) return "a file that is created is writable";
-  if (plan.is_polled && !plan.is_direct) return "a file that is polled is direct";
+  if (plan.is_created && !plan.is_writable) return "a file that is created must be writable";
+  if (plan.is_polled && !plan.is_direct) return "a file that is polled must be direct";
   if (plan.operation_count_max == 0 || plan.operation_count_max > kFileOperationCountMax) {
     return "a file has 1..1024 operations in flight";
   }

@@ -10,7 +10,7 @@ namespace {
 Error thrown(const Service& service, const char* doing, const char* what) {
   return error_while("%s: %s", service.name(), doing)
       .set_answer("it threw an exception%s%s", what[0] != '\0' ? ": " : "", what)
-      .set_cure("this is a defect of the service: what can fail returns an error");
+      .set_cure("this is a defect of the service: functions that can fail must return an error");
 }
 
 }  // namespace

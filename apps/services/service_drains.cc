@@ -60,7 +60,8 @@ void ServiceDrains::turn() noexcept {
   for (Entry& entry : entries_) {
     const State state = entry.state.load(std::memory_order_relaxed);
     if (state == State::kWished) {
-      BP_LOG_INFO("%s: draining, as was wished; another start serves again", entry.service->name());
+      BP_LOG_INFO("%s: draining on request; it serves again after a restart",
+                  entry.service->name());
       begin(entry);
     } else if (state == State::kDraining && is_drained(entry)) {
       BP_LOG_INFO("%s: drained", entry.service->name());

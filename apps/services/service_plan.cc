@@ -31,18 +31,18 @@ const char* defect_of_column(const CounterDescription& counter, const CounterSet
   const auto is_good = [](char c) { return c >= ' ' && c != '\x7f' && c != '"' && c != '\\'; };
   if (column.size() >= sizeof CounterRecord::column ||
       !std::all_of(column.begin(), column.end(), is_good)) {
-    return "a column has a heading of 1..15 bytes, without quotes or backslashes";
+    return "a column heading has 1..15 bytes, without quotes or backslashes";
   }
   if (!column.empty() &&
       (counter.kind == CounterKind::kText || counter.kind == CounterKind::kFlags)) {
-    return "a text, or flags, cannot be seen at a glance";
+    return "a text or flags cannot have a column";
   }
   const auto differs = [&](const CounterDescription& each) {
     return !column.empty() && each.column == column &&
            (each.kind != counter.kind || each.unit != counter.unit);
   };
   if (std::any_of(set.counters.begin(), set.counters.end(), differs)) {
-    return "another one of its column has another kind or unit";
+    return "another counter of its column has a different kind or unit";
   }
   return nullptr;
 }
@@ -126,7 +126,7 @@ ShardNeeds* ServicePlan::find_shard(uint32_t shard, const char* doing) {
   if (shard < needs_.shards.size()) return &needs_.shards[shard];
   refuse(std::string(doing) + " on shard number " + std::to_string(shard),
          "the configuration has " + std::to_string(needs_.shards.size()),
-         "this is a defect of the service: it takes the index from a key of the type shard");
+         "this is a defect of the service: it must take the index from a key of the type shard");
   return nullptr;
 }
 
@@ -147,7 +147,7 @@ void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
     const std::string name(carve.owner.view());
     if (carve.bytes == 0 || carve.bytes % kCacheLineBytes != 0) {
       return defect("the carve " + name + " has " + std::to_string(carve.bytes) +
-                    " bytes, no multiple of 64");
+                    " bytes, not a multiple of 64");
     }
     if (is_new(kCarveNames, name)) continue;
     for (const SegmentRequest& request : needs_.segments) {
@@ -191,7 +191,7 @@ void ServicePlan::descriptors(uint32_t count, const char* key) {
 void ServicePlan::vfio_device(const std::string& address) {
   BP_KEEPS_VALID(*this);
   if (!is_pci_address(address)) {
-    return refuse("the PCI device " + address, "this is no address of one",
+    return refuse("the PCI device " + address, "this is not a PCI address",
                   "write it as lspci -D does: \"0000:03:00.0\"");
   }
   needs_.vfio_devices.push_back(address);
@@ -222,7 +222,7 @@ DatagramNetwork* ServicePlan::find_network(const std::string& doing, std::string
     if (DatagramNetwork* network = service->datagram_network(name)) return network;
   }
   refuse(doing, "this configuration has no network " + std::string(name),
-         "name one that there is, such as a [[port]], or none: then it is the kernel's");
+         "name an existing one, such as a [[port]], or none to use the kernel's network");
   return nullptr;
 }
 
@@ -285,9 +285,9 @@ LocalOnly ServicePlan::local_only(const ListenTerms& terms) const {
   if (terms.encryption != Encryption::kNone || plain_text() == PlainText::kAllowed) return {};
   const std::string cure =
       terms.tls_cure.empty() ? "listen at tcp:127.0.0.1:PORT or unix:PATH" : terms.tls_cure;
-  return {"others than this machine reach it, and there is no TLS",
-          cure + "; or plain_text = \"allowed\" in [" + needs_.name +
-              "], where the network is trusted"};
+  return {
+      "other machines can reach it, and there is no TLS",
+      cure + "; or, in a trusted network, set plain_text = \"allowed\" in [" + needs_.name + "]"};
 }
 
 void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses,
@@ -300,7 +300,7 @@ void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addr
   }
   if (terms.encryption == Encryption::kNone && plain_text() == PlainText::kRefused) {
     return refuse(std::string("to listen, with plain_text = \"refused\" in [") + needs_.name + "]",
-                  "nobody could be served: there is no TLS",
+                  "no client could be served: there is no TLS",
                   terms.tls_cure.empty() ? "leave the key out" : terms.tls_cure);
   }
   const LocalOnly local_only = this->local_only(terms);
@@ -318,10 +318,10 @@ void ServicePlan::file(uint32_t shard, const FilePlan& plan) {
   BP_KEEPS_VALID(*this);
   if (is_refused_ || find_shard(shard, "a file") == nullptr) return;
   if (needs_.files.size() == kFileCountMax) {
-    return refuse("its files", "they are more than " + std::to_string(kFileCountMax),
+    return refuse("its files", "there are more than " + std::to_string(kFileCountMax),
                   plan.key.empty()
-                      ? "have fewer of them"
-                      : "have fewer of those that " + plan.key + " names in [" + needs_.name + "]");
+                      ? "use fewer"
+                      : "use fewer of those that " + plan.key + " names in [" + needs_.name + "]");
   }
   const std::string doing = "the file " + (plan.name.empty() ? "without a name" : plan.name);
   const char* defect = defect_of(plan);
@@ -340,8 +340,8 @@ void ServicePlan::file(uint32_t shard, const FilePlan& plan) {
 void ServicePlan::trace(TraceDescription description) {
   BP_KEEPS_VALID(*this);
   const auto defect = [this](const std::string& answer) {
-    refuse("what is traced", answer,
-           "this is a defect of the service: apps/counters/trace_table.h says what may be said");
+    refuse("its traces", answer,
+           "this is a defect of the service: apps/counters/trace_table.h says what is allowed");
   };
   if (needs_.trace) return defect("it is planned already");
   const auto station_count = count_trace_words(description.stations);
@@ -360,18 +360,19 @@ void ServicePlan::trace(TraceDescription description) {
 bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription& counter) {
   const auto defect = [&](const std::string& answer) {
     refuse("the counter " + (counter.name.empty() ? "without a name" : counter.name), answer,
-           "this is a defect of the service: platform/counter_table.h says what a counter has");
+           "this is a defect of the service: platform/counter_table.h says what a counter needs");
     return false;
   };
-  if (!is_counter_name(counter.name)) return defect("a name is 1..47 of a-z, 0-9 and _");
+  if (!is_counter_name(counter.name))
+    return defect("a name has 1..47 characters of a-z, 0-9 and _");
   if (counter.unit.empty() || counter.unit.size() >= sizeof CounterRecord::unit) {
-    return defect("a counter has a unit, of 1..15 bytes");
+    return defect("a counter needs a unit of 1..15 bytes");
   }
   if (counter.help.empty() || counter.help.size() >= sizeof CounterRecord::help) {
-    return defect("a counter has a sentence of help, of 1..159 bytes");
+    return defect("a counter needs a help sentence of 1..159 bytes");
   }
   if (counter.words.size() >= sizeof CounterRecord::words) {
-    return defect("the words of a state or of flags have 159 bytes together at most");
+    return defect("the words of a state or of flags have at most 159 bytes together");
   }
   if (const char* answer = defect_of_column(counter, set)) return defect(answer);
   if (counter.offset % sizeof(Counter) != 0 ||
@@ -401,8 +402,8 @@ void ServicePlan::add_counters(CounterSet set) {
                   "they are planned already", "this is a defect of the service");
   }
   if (set.name.size() >= sizeof OwnerName::text || set.instance.size() >= sizeof OwnerName::text) {
-    return refuse("the counters " + set.name, "the name, or that of the instance, is too long",
-                  "expected 63 bytes at most");
+    return refuse("the counters " + set.name, "the name or the instance's name is too long",
+                  "expected at most 63 bytes");
   }
   const bool is_checked = !needs_.counters.empty() && !set.instance.empty() &&
                           needs_.counters.back().name == set.name &&

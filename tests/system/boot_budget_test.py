@@ -88,8 +88,8 @@ def more_files_than_there_may_be_are_refused(box):
     for command in ("plan", "check", "run"):
         code, said = ask(box, command, config)
         expect(code, 2, f"the exit code of {command}")
-        expect_in("they are more than 65536; have fewer of those that path of recording s4/1 names in "
-                  "[tsrelay]", said, f"what {command} says")
+        expect_in("there are more than 65536; use fewer of those that path of recording s4/1 "
+                  "names in [tsrelay]", said, f"what {command} says")
 
 
 @test()

@@ -108,10 +108,10 @@ CASES = {
     "udp_port_of_another_program": lambda box: (
         1, "Address already in use", relay(box, stream("s", leg(taken_port(box))))),
     "udp_port_twice": lambda box: (
-        1, "this configuration has it already, for leg 0 of the stream s",
+        1, "this configuration already uses it for leg 0 of the stream s",
         relay(box, stream("s", leg(port := udp_port(box))), stream("t", leg(port)))),
     "leg_at_anothers_fec_port": lambda box: (
-        1, "this configuration has it already, for FEC of leg 0 of the stream s",
+        1, "this configuration already uses it for FEC of leg 0 of the stream s",
         relay(box, stream("s", leg(port := udp_port(box), fec=True), leg(port + 2)))),
     "leg_at_an_address_of_no_interface": lambda box: (
         1, "Cannot assign requested address",

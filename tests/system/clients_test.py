@@ -246,7 +246,7 @@ def activated_where_others_reach_it(box):
     options = passing([passed])
     said = box.run(*options["argv_prefix"], BEDPLATE, "run", config, expect_code=1,
                    pass_fds=options["pass_fds"]).stderr
-    expect_in("descriptor 3: others than this machine reach it, and there is no TLS; set "
+    expect_in("descriptor 3: other machines can reach it, and there is no TLS; set "
               "tls_certificate or", said, "the message")
     configuration["blockd"]["plain_text"] = "allowed"
     appliance = box.appliance(configuration, **options)

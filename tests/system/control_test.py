@@ -428,7 +428,7 @@ def one_service_drains(box):
     refusal = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]["message"]
     expect_in("blockd is draining", refusal, "the refusal of what would never be answered")
     expect(ask(appliance, "blockd.listen", on=True)["result"], {"listening": False}, "new clients")
-    expect(appliance.log_text().count("blockd: draining, as was wished"), 1, "lines of the log")
+    expect(appliance.log_text().count("blockd: draining on request"), 1, "lines of the log")
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
         client.settimeout(BOUND_SECONDS)
         client.connect(box.path("kvd.sock"))

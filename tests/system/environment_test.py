@@ -133,7 +133,7 @@ def wrong_activation(box, kind):
     configuration = box.configuration(listen=["activation:"])
     configuration["pool"]["pages"] = "4 KiB"
     config = box.write("bedplate.toml", to_toml(configuration))
-    words = {"closed": "closed", "memory": "a file, or memory", "datagram": "no stream socket",
+    words = {"closed": "closed", "memory": "a file or memory", "datagram": "not a stream socket",
              "not_listening": "a socket that does not listen"}[kind]
     with socket.socket(type=socket.SOCK_DGRAM) as datagram, socket.socket() as idle:
         memory = os.memfd_create("memory")
@@ -143,7 +143,7 @@ def wrong_activation(box, kind):
         said = refused(box, "bash", "-c", script, "sh", BEDPLATE, config,
                        pass_fds=tuple(given.values()))
         os.close(memory)
-    expect_in(f"descriptor 3, which was to be a listening stream socket, is {words}; ", said,
+    expect_in(f"descriptor 3 should be a listening stream socket, but is {words}; ", said,
               "the message")
 
 

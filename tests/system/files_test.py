@@ -99,9 +99,9 @@ def what_cannot_be_opened_is_told(box, command, what):
     path = box.path(what)
     answer = {"missing": "No such file or directory; create it, or name another file",
               "directory": "Is a directory; name a file, or a block device",
-              "pipe": "it is neither a file nor a block device; name one of these",
-              "read_only": "Read-only file system; run as its owner or as root, and see that its "
-                           "file system may be written to",
+              "pipe": "it is neither a file nor a block device; name a file or a block device",
+              "read_only": "Read-only file system; run as its owner or as root, and check that its "
+                           "file system can be written to",
               "one_of_two": "No such file or directory; create it, or name another file"}[what]
     if what == "directory":
         os.mkdir(path)
@@ -180,9 +180,9 @@ def a_file_beyond_the_limit_is_refused(box, command):
     path = box.write("log", "")
     os.truncate(path, 2 * FILE_BYTES_MAX)
     refused = box.run(JOURNAL, command, configure(box, path), expect_code=1, preexec_fn=limited)
-    expect_in(f"it may have {2 * FILE_BYTES_MAX} bytes, and this process files of "
-              f"{FILE_BYTES_MAX}; ulimit -f unlimited, or LimitFSIZE=infinity", refused.stderr,
-              f"what {command} says")
+    expect_in(f"it may grow to {2 * FILE_BYTES_MAX} bytes, but this process may not write "
+              f"files beyond {FILE_BYTES_MAX}; ulimit -f unlimited, or LimitFSIZE=infinity",
+              refused.stderr, f"what {command} says")
 
 
 @test()

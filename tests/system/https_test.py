@@ -297,7 +297,7 @@ def what_is_wrong_is_told_before_anything_is_served(box):
     said("plan", 0, listen=["tcp:0.0.0.0:9464"], tls_client_authorities=f"{folder}/ca-cert.pem")
     in_clear = {"listen": ["tcp:0.0.0.0:9464"], "token_file": box.write("token", TOKEN),
                 "tls_certificate": None, "tls_key": None}
-    expect_in("others than this machine reach it, and there is no TLS; set tls_certificate and "
-              'tls_key in [http]; or plain_text = "allowed" in [http]', said("plan", 2, **in_clear),
-              "a token that goes in clear")
+    expect_in("other machines can reach it, and there is no TLS; set tls_certificate and "
+              'tls_key in [http]; or, in a trusted network, set plain_text = "allowed" in [http]',
+              said("plan", 2, **in_clear), "a token that goes in clear")
     said("plan", 0, plain_text="allowed", **in_clear)

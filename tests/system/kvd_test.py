@@ -226,12 +226,12 @@ def in_clear_to_this_machine_alone(box, service):
     address = "tcp:0.0.0.0:11211"
     planned()
     for key in ("listen", "image_listen")[:2 if service == "kvd" else 1]:
-        expect_in(f"{service}: planning to listen at {address}: others than this machine reach it, "
-                  "and there is no TLS; listen at tcp:127.0.0.1:PORT or unix:PATH; or plain_text = "
-                  f'"allowed" in [{service}], where the network is trusted',
+        expect_in(f"{service}: planning to listen at {address}: other machines can reach it, "
+                  "and there is no TLS; listen at tcp:127.0.0.1:PORT or unix:PATH; or, in a "
+                  f'trusted network, set plain_text = "allowed" in [{service}]',
                   planned(2, **{key: [address]}), "what plan says")
         planned(**{key: [address], "plain_text": "allowed"})
-    expect_in("nobody could be served: there is no TLS", planned(2, plain_text="refused"),
+    expect_in("no client could be served: there is no TLS", planned(2, plain_text="refused"),
               "what plan says where nobody could be served")
 
 

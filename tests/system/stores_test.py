@@ -250,7 +250,7 @@ def a_device_that_is_mounted_is_refused(box):
     box.closing.callback(subprocess.run, ["umount", box.path("mount")], check=True)
     expect_refused(box, on_store(box, key="device", path=device),
                    f"opening {device} for device of volume disk in [blockd]: Device or resource "
-                   "busy; unmount it, and end what else has it open (lsblk, fuser)")
+                   "busy; unmount it, and stop what else uses it (lsblk, fuser)")
 
 
 # ---- Messages before they are opened ----
@@ -289,17 +289,17 @@ def all_that_is_wrong_is_told_at_once(box):
 
     expect_refused(
         box, configuration,
-        says("odd", "it has 1000 bytes, no multiple of its blocks of 512; fill the last one up: "
-             f"truncate -s %512 {box.path('odd')}"),
-        says("empty", "it is empty; make it as long as it is to be"),
-        says("short", f"it has {MIB} bytes, and {2 * MIB} are asked for; make it longer "
-             f"(truncate -s {2 * MIB} {box.path('short')}), or ask for less"),
+        says("odd", "it has 1000 bytes, not a multiple of its block size of 512; extend the last "
+             f"block: truncate -s %512 {box.path('odd')}"),
+        says("empty", "it is empty; give it its full size"),
+        says("short", f"it has {MIB} bytes, but {2 * MIB} are needed; make it longer "
+                      f"(truncate -s {2 * MIB} {box.path('short')}), or configure less"),
         says("directory", "Is a directory; name a file, or a block device"),
         says("missing", "No such file or directory; create it, or name another file"),
         f"checking {box.path('short')} for device of volume swapped in [blockd]: it is a file; "
         "set \"file\" instead",
-        "opening /proc/version for file of volume proc in [blockd]: its file system has no direct "
-        "access (O_DIRECT); put it on one that has it (ext4, xfs)")
+        "opening /proc/version for file of volume proc in [blockd]: its file system does not "
+        "support direct access (O_DIRECT); move it to one that does (ext4, xfs)")
 
 
 @test(read_only=[False, True])
@@ -311,7 +311,7 @@ def another_appliance_has_it(box, read_only):
     configuration["blockd"]["listen"] = [f"unix:{box.path('second.sock')}"]
     expect_refused(box, configuration,
                    f"opening {path} for file of volume disk in [blockd]: process {first.pid} has "
-                   "locked it; stop that one first, or name another file")
+                   "locked it; stop that process first, or name another file")
     client_of(box, first).verify("still served")
 
 

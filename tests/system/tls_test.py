@@ -166,9 +166,10 @@ def what_others_reach_has_tls_or_says_that_it_has_not(box, key):
     config = box.write("open.toml", to_toml(configuration))
     for command in ("plan", "check", "run"):
         said = box.bedplate(command, config, expect_code=2).stderr
-        expect_in(f"blockd: planning to listen at {blockd[key][0]}: others than this machine reach "
-                  "it, and there is no TLS; set tls_certificate or tls_shared_keys in [blockd]; or "
-                  'plain_text = "allowed" in [blockd], where the network is trusted', said, f"what {command} says")
+        expect_in(f"blockd: planning to listen at {blockd[key][0]}: other machines can reach "
+                  "it, and there is no TLS; set tls_certificate or tls_shared_keys in [blockd]; "
+                  'or, in a trusted network, set plain_text = "allowed" in [blockd]', said,
+                  f"what {command} says")
     for cure in ({"plain_text": "allowed"},
                  {"tls_shared_keys": secret(box, "keys.psk", KEY_LINE)}):
         configuration["blockd"] = {**blockd, **cure}

@@ -149,10 +149,11 @@ def what_is_no_recording_is_not_emptied(box, command):
              f"opening {disk} {news(0)}: it has 1048576 bytes that are not a transport stream; "
              f"name another file; or, if nobody needs it: rm {disk}\n"),
             ([{"path": disk}], blockd,
-             f"opening {disk} {news(0)}: it is {disk} for file of volume a in [blockd], too; name "
-             "another file: one that is written to has one writer\n"),
+             f"opening {disk} {news(0)}: it is the same file as {disk} for file of volume a in "
+             "[blockd]; name another file: a file has only one writer\n"),
             ([{"path": once}, {"path": again}], None,
-             f"opening {again} {news(1)}: it is {once} {news(0)}, too; name another file")]:
+             f"opening {again} {news(1)}: it is the same file as {once} {news(0)}; name another "
+             "file")]:
         config = box.write("c.toml", relay_toml(box, *recordings, tables=tables))
         refused = box.bedplate(command, config, expect_code=1)
         expect_in(wanted, refused.stderr, f"what {command} says")
@@ -168,7 +169,7 @@ def a_file_that_another_appliance_has_locked_is_not_touched(box):
     wait_for(lambda: os.path.exists(box.path("r")), "the first to have it")
     for command in ("check", "run"):
         refused = box.bedplate(command, second, expect_code=1)
-        expect_in(f"process {process.pid} has locked it; stop that one first", refused.stderr,
+        expect_in(f"process {process.pid} has locked it; stop that process first", refused.stderr,
                   f"what {command} says")
     process.terminate()
     process.wait()
@@ -184,6 +185,6 @@ def one_that_may_not_grow_so_long_is_refused(box):
 
     for command in ("check", "run"):
         refused = box.bedplate(command, config, expect_code=1, preexec_fn=limit)
-        expect_in("it may have 1073741824 bytes, and this process files of 536870912; ulimit -f "
-                  "unlimited, or LimitFSIZE=infinity in its unit", refused.stderr,
-                  f"what {command} says")
+        expect_in("it may grow to 1073741824 bytes, but this process may not write files beyond "
+                  "536870912; ulimit -f unlimited, or LimitFSIZE=infinity in its unit",
+                  refused.stderr, f"what {command} says")

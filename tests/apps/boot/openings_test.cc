@@ -72,7 +72,7 @@ TEST(Openings, NamesWhatItsOwnConfigurationHasThere) {
   for (const std::string& first : {here, all}) {
     STRCMP_EQUAL(
         ("cache: opening what is at " + here + " at " + here +
-         ": this configuration has it already, for what is at " + first + "; choose another port\n")
+         ": this configuration already uses it for what is at " + first + "; choose another port\n")
             .c_str(),
         open({at(first.c_str()), at(here.c_str())}).c_str());
   }

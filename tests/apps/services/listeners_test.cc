@@ -237,15 +237,15 @@ TEST(Listeners, WhatIsNoListeningStreamSocketIsRefused) {
   LONGS_EQUAL(0, listen(packets.number(), 1));  // it listens, but is no stream
   announce(getpid(), "1");
   pass(0, connected.number());
-  const std::string doing = "descriptor 3, which was to be a listening stream socket, is ";
+  const std::string doing = "descriptor 3 should be a listening stream socket, but is ";
   const struct {
     const Fd* fd;
     const char* kind;
   } kWrong[] = {{&connected, "a socket that does not listen"},
-                {&device, "no socket"},
-                {&memory, "a file, or memory"},
-                {&datagrams, "no stream socket"},
-                {&packets, "no stream socket"}};
+                {&device, "not a socket"},
+                {&memory, "a file or memory"},
+                {&datagrams, "not a stream socket"},
+                {&packets, "not a stream socket"}};
   for (const auto& each : kWrong) {
     dup2(each.fd->number(), kFirst);
     check_refused((doing + each.kind).c_str());

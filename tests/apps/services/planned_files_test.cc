@@ -176,12 +176,12 @@ TEST(PlannedFiles, HaveOneWriterOrReaders) {
   FilePlan reader = journal();
   reader.is_writable = false;
   reader.excludes_writers = true;
-  STRCMP_CONTAINS("this process has locked it already; name another file",
+  STRCMP_CONTAINS("this process has already locked it; name another file",
                   problem({reader}).c_str());
   const pid_t child = fork();
   if (child == 0) {
     const std::string answer =
-        "process " + std::to_string(getppid()) + " has locked it; stop that one first";
+        "process " + std::to_string(getppid()) + " has locked it; stop that process first";
     for (const FilePlan& each : {reader, journal()}) {
       if (problem({each}).find(answer) == std::string::npos) _exit(1);
     }
@@ -226,8 +226,8 @@ TEST(PlannedFiles, ThatAreWrittenToAreNamedOnceHoweverTheyAreCalled) {
   second.key = "log";
   const std::string link = std::string(directory) + "/link";
   LONGS_EQUAL(0, symlink("./journal", link.c_str()));
-  const std::string answer =
-      "for log in [store]: it is " + path + " for journal in [store], too; name another file";
+  const std::string answer = "for log in [store]: it is the same file as " + path +
+                             " for journal in [store]; name another file";
   for (const bool is_there : {false, true}) {
     if (is_there) STRCMP_EQUAL("", problem({first}).c_str());
     for (const std::string& name :
@@ -277,8 +277,9 @@ TEST(PlannedFiles, ThatAreLongerThanThisProcessMayHaveThemAreRefused) {
   LONGS_EQUAL(0, getrlimit(RLIMIT_FSIZE, &before));
   const rlimit limit = {1 << 19, before.rlim_max};
   LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &limit));
-  const std::string said = "for journal in [store]: it may have 1048576 bytes, and this process "
-                           "files of 524288; ulimit -f unlimited, or LimitFSIZE=infinity";
+  const std::string said = "for journal in [store]: it may grow to 1048576 bytes, but this process "
+                           "may not write files beyond 524288; ulimit -f unlimited, or "
+                           "LimitFSIZE=infinity";
   const std::string before_it_is_there = problem({plan}, false);
   const std::string as_it_grows = problem({plan});
   plan.bytes_max = 1 << 19;
@@ -312,19 +313,18 @@ TEST(PlannedFiles, ThatAreReadHaveManyReaders) {
 TEST(PlannedFiles, OfAWrongSizeAreRefusedWithTheCure) {
   FilePlan plan = journal();
   plan.is_created = plan.is_whole_blocks = true;
-  STRCMP_CONTAINS("it is empty; make it as long as it is to be: truncate -s 1G",
-                  problem({plan}).c_str());
+  STRCMP_CONTAINS("it is empty; give it its full size: truncate -s 1G", problem({plan}).c_str());
   LONGS_EQUAL(0, truncate(path.c_str(), 1000));
-  STRCMP_CONTAINS(("it has 1000 bytes, no multiple of its blocks of 512; fill the last one up: "
-                   "truncate -s %512 " +
+  STRCMP_CONTAINS(("it has 1000 bytes, not a multiple of its block size of 512; extend the last "
+                   "block: truncate -s %512 " +
                    path)
                       .c_str(),
                   problem({plan}).c_str());
   LONGS_EQUAL(0, truncate(path.c_str(), 1024));
   STRCMP_EQUAL("", problem({plan}).c_str());
   plan.bytes_min = 4096;
-  STRCMP_CONTAINS(("it has 1024 bytes, and 4096 are asked for; make it longer (truncate -s 4096 " +
-                   path + "), or ask for less")
+  STRCMP_CONTAINS(("it has 1024 bytes, but 4096 are needed; make it longer (truncate -s 4096 " +
+                   path + "), or configure less")
                       .c_str(),
                   problem({plan}).c_str());
 }
@@ -340,16 +340,16 @@ TEST(PlannedFiles, APlanThatMakesNoSenseIsRefused) {
   plan = journal();
   plan.is_created = true;
   plan.is_writable = false;
-  STRCMP_CONTAINS("a file that is created is writable", problem({plan}).c_str());
+  STRCMP_CONTAINS("a file that is created must be writable", problem({plan}).c_str());
   plan = journal();
   plan.is_polled = true;
-  STRCMP_CONTAINS("a file that is polled is direct", problem({plan}).c_str());
+  STRCMP_CONTAINS("a file that is polled must be direct", problem({plan}).c_str());
   plan = journal();
   plan.operation_count_max = 0;
   STRCMP_CONTAINS("a file has 1..1024 operations in flight", problem({plan}).c_str());
   plan = journal();
   plan.name = "my file";
-  STRCMP_CONTAINS("a file's name is 1..31 of a-z, 0-9 and _", problem({plan}).c_str());
+  STRCMP_CONTAINS("a file's name has 1..31 characters of a-z, 0-9 and _", problem({plan}).c_str());
 }
 
 TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
@@ -363,7 +363,7 @@ TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
   STRCMP_CONTAINS("Is a directory; name a file, or a block device", problem({plan}).c_str());
   plan.path = "/dev/null";
   STRCMP_EQUAL("opening /dev/null for journal in [store]: it is neither a file nor a block device; "
-               "name one of these",
+               "name a file or a block device",
                problem({plan}).c_str());
   plan.path = path;
   LONGS_EQUAL(0, mkfifo(path.c_str(), 0600));  // a blocking open would wait for its other end
@@ -374,8 +374,9 @@ TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
   plan.path = "/proc/version";
   plan.is_writable = false;
   plan.is_direct = true;
-  STRCMP_EQUAL("opening /proc/version for journal in [store]: its file system has no direct access "
-               "(O_DIRECT); put it on one that has it (ext4, xfs), or have it opened without",
+  STRCMP_EQUAL("opening /proc/version for journal in [store]: its file system does not support "
+               "direct access (O_DIRECT); move it to one that does (ext4, xfs), or open it without "
+               "O_DIRECT",
                problem({plan}).c_str());
 }
 

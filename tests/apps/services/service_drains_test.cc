@@ -63,7 +63,7 @@ TEST(ServiceDrains, OneIsAskedAtTheNextTurnAndOnce) {
   drains.wish(1);
   expect_states(State::kServing, State::kWished);
   LONGS_EQUAL(0, relay.asked_count);
-  STRCMP_EQUAL("bedplate: relay: draining, as was wished; another start serves again\n",
+  STRCMP_EQUAL("bedplate: relay: draining on request; it serves again after a restart\n",
                turn().c_str());
   expect_states(State::kServing, State::kDraining);
   drains.wish(1);

@@ -236,8 +236,8 @@ TEST(Service, APlanThatMakesNoSenseIsRefusedByName) {
   STRCMP_EQUAL("cache: planning the segment cache: it has no carve; this is a defect of the "
                "service",
                in_segment({}));
-  STRCMP_CONTAINS("the carve a has 65 bytes, no multiple of 64", in_segment({{"a", 65}}));
-  STRCMP_CONTAINS("the carve a has 0 bytes, no multiple of 64", in_segment({{"a", 0}}));
+  STRCMP_CONTAINS("the carve a has 65 bytes, not a multiple of 64", in_segment({{"a", 65}}));
+  STRCMP_CONTAINS("the carve a has 0 bytes, not a multiple of 64", in_segment({{"a", 0}}));
   STRCMP_CONTAINS("the carve a appears twice", in_segment({{"a", 64}, {"a", 64}}));
   STRCMP_CONTAINS("cache: planning the segment more: the carve a is planned already, in cache",
                   refusal([one](ServicePlan& asked) {
@@ -253,14 +253,14 @@ TEST(Service, APlanThatMakesNoSenseIsRefusedByName) {
                   refusal([one](ServicePlan& asked) { asked.segment("heap", one, {}); }));
   STRCMP_CONTAINS("cache: planning connections on shard number 2: the configuration has 2",
                   refusal([](ServicePlan& asked) { asked.connections(2, 1, "clients"); }));
-  STRCMP_CONTAINS("cache: planning the PCI device 03:00.0: this is no address of one; write it as "
+  STRCMP_CONTAINS("cache: planning the PCI device 03:00.0: this is not a PCI address; write it as "
                   "lspci -D does: \"0000:03:00.0\"",
                   refusal([](ServicePlan& asked) { asked.vfio_device("03:00.0"); }));
   const auto tracing = [&](const TraceDescription& description) {
     return refusal([description](ServicePlan& asked) { asked.trace(description); });
   };
   STRCMP_EQUAL("", tracing({"get", "1|2|3|4|5|6|7|8|9"}));
-  STRCMP_CONTAINS("cache: planning what is traced: its kinds are \"\"; this is a defect",
+  STRCMP_CONTAINS("cache: planning its traces: its kinds are \"\"; this is a defect",
                   tracing({"", "received|sent"}));
   STRCMP_CONTAINS("its kinds are \"get||put\"", tracing({"get||put", "received|sent"}));
   STRCMP_CONTAINS("its stations are \"received\"", tracing({"get", "received"}));
@@ -347,7 +347,7 @@ TEST(Service, ANetworkThatCannotBeHadIsSaidByName) {
   configuration.services = {&relay, &cache};
   relay.to_plan = [](ServicePlan&) { return Result<void>{}; };
   STRCMP_EQUAL("cache: planning the datagram socket in: this configuration has no network lan; "
-               "name one that there is, such as a [[port]], or none: then it is the kernel's",
+               "name an existing one, such as a [[port]], or none to use the kernel's network",
                refusal([](ServicePlan& asked) { asked.datagram_socket(1, "in", {}, "lan"); }));
   STRCMP_EQUAL("cache: planning the datagram socket in: there is no queue; take another shard",
                refusal([](ServicePlan& asked) { asked.datagram_socket(0, "in", {}, "wan"); }));
@@ -359,30 +359,32 @@ TEST(Service, ANetworkThatCannotBeHadIsSaidByName) {
 
 TEST(Service, CountersThatMakeNoSenseAreRefusedByName) {
   const std::string prefix = "cache: planning the counter misses: ";
-  STRCMP_CONTAINS((prefix + "a counter has a unit, of 1..15 bytes").c_str(),
+  STRCMP_CONTAINS((prefix + "a counter needs a unit of 1..15 bytes").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<NoUnit>("gets"); }));
-  STRCMP_CONTAINS((prefix + "a counter has a sentence of help, of 1..159 bytes").c_str(),
+  STRCMP_CONTAINS((prefix + "a counter needs a help sentence of 1..159 bytes").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<NoHelp>("gets"); }));
-  STRCMP_CONTAINS((prefix + "the words of a state or of flags have 159 bytes together").c_str(),
-                  refusal([](ServicePlan& asked) { asked.counters<ManyWords>("gets"); }));
+  STRCMP_CONTAINS(
+      (prefix + "the words of a state or of flags have at most 159 bytes together").c_str(),
+      refusal([](ServicePlan& asked) { asked.counters<ManyWords>("gets"); }));
   STRCMP_CONTAINS((prefix + "it does not lie in its struct").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<Elsewhere>("gets"); }));
-  STRCMP_CONTAINS((prefix + "a column has a heading of 1..15 bytes, without quotes").c_str(),
+  STRCMP_CONTAINS((prefix + "a column heading has 1..15 bytes, without quotes").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<BadColumn<0>>("gets"); }));
-  STRCMP_CONTAINS((prefix + "a column has a heading of 1..15 bytes, without quotes").c_str(),
+  STRCMP_CONTAINS((prefix + "a column heading has 1..15 bytes, without quotes").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<BadColumn<1>>("gets"); }));
-  STRCMP_CONTAINS((prefix + "another one of its column has another kind or unit").c_str(),
+  STRCMP_CONTAINS((prefix + "another counter of its column has a different kind or unit").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<BadColumn<2>>("gets"); }));
-  STRCMP_CONTAINS((prefix + "another one of its column has another kind or unit").c_str(),
+  STRCMP_CONTAINS((prefix + "another counter of its column has a different kind or unit").c_str(),
                   refusal([](ServicePlan& asked) { asked.counters<BadColumn<3>>("gets"); }));
-  STRCMP_CONTAINS((prefix + "a text, or flags, cannot be seen at a glance").c_str(),
+  STRCMP_CONTAINS((prefix + "a text or flags cannot have a column").c_str(),
                   refusal([](ServicePlan& asked) {
                     CounterDescription flags{"misses", CounterKind::kFlags, "flags", "It has."};
                     flags.at_a_glance("flags");
                     asked.counters({"cache", "gets", "", sizeof(AtAGlance), {flags}});
                   }));
   STRCMP_EQUAL("", refusal([](ServicePlan& asked) { asked.counters<AtAGlance>("gets"); }));
-  STRCMP_CONTAINS("cache: planning the counter hit rate: a name is 1..47 of a-z, 0-9 and _",
+  STRCMP_CONTAINS("cache: planning the counter hit rate: a name has 1..47 characters of a-z, 0-9 "
+                  "and _",
                   refusal([](ServicePlan& asked) { asked.counters<BadName>("gets"); }));
   STRCMP_CONTAINS("cache: planning the counter hits: another one has this name",
                   refusal([](ServicePlan& asked) {
@@ -464,7 +466,7 @@ TEST(Service, WhatItThrowsEndsTheBootWithItsName) {
     return called.ok() ? "" : format_error(called.error(), text, sizeof text);
   };
   STRCMP_EQUAL("cache: creating: it threw an exception: no luck; this is a defect of the service: "
-               "what can fail returns an error",
+               "functions that can fail must return an error",
                outcome([]() -> Result<void> { throw std::runtime_error("no luck"); }).c_str());
   STRCMP_EQUAL(
       "cache: opening the store: it is full; make room",
@@ -529,9 +531,8 @@ TEST(Service, InClearItListensWhereNobodyElseReachesIt) {
       return std::string("cache: planning to listen at ") + open + ": " + why;
     };
     const std::string in_clear =
-        refused("others than this machine reach it, and there is no TLS; listen at "
-                "tcp:127.0.0.1:PORT or unix:PATH; or plain_text = \"allowed\" in [cache], where "
-                "the network is trusted");
+        refused("other machines can reach it, and there is no TLS; listen at tcp:127.0.0.1:PORT or "
+                "unix:PATH; or, in a trusted network, set plain_text = \"allowed\" in [cache]");
     STRCMP_EQUAL(in_clear.c_str(), said(open, "unix:/s", {}).c_str());
     STRCMP_EQUAL(in_clear.c_str(), said("unix:/s", open, {}).c_str());
     STRCMP_EQUAL("", said(open, open, {.encryption = Encryption::kOffered}).c_str());
@@ -552,8 +553,8 @@ TEST(Service, WithoutTlsNobodyIsServedWherePlainTextIsRefused) {
     }));
   };
   configuration.plain_text["cache"] = PlainText::kRefused;
-  STRCMP_EQUAL("cache: planning to listen, with plain_text = \"refused\" in [cache]: nobody could "
-               "be served: there is no TLS; set tls_key in [cache]",
+  STRCMP_EQUAL("cache: planning to listen, with plain_text = \"refused\" in [cache]: no client "
+               "could be served: there is no TLS; set tls_key in [cache]",
                said(Encryption::kNone).c_str());
   STRCMP_EQUAL("", said(Encryption::kOffered).c_str());
 }
