@@ -104,17 +104,17 @@ void write_named(const CountersView& counters, const CounterSetRecord& set, std:
 const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept {
   if (sign.rule == SignRule::kNone) return nullptr;
   if (sign.says.empty() || sign.says.size() >= sizeof CounterSignRecord::says) {
-    return "a sign says a sentence, of 1..159 bytes";
+    return "an alert needs a sentence of 1..159 bytes";
   }
   const bool has_other = sign.rule == SignRule::kBelow || sign.rule == SignRule::kStands;
   if (has_other && find(set, sign.of) == nullptr) {
-    return "its sign is of a counter that is not there";
+    return "its alert refers to a counter that does not exist";
   }
   std::string_view rest = sign.says;
   while (!rest.empty()) {
     const Part part = take_part(&rest);
     if (!part.name.empty() && find(set, part.name) == nullptr && !has_label(set, part.name)) {
-      return "its sign names a counter that is not there";
+      return "the sentence of its alert names a counter that does not exist";
     }
   }
   return nullptr;

@@ -125,7 +125,7 @@ bool has_blocks(const std::string& path, uint64_t bytes) {
 }
 
 Error not_made(const std::string& path) {
-  return error_from_errno("making the counters file %s", path.c_str())
+  return error_from_errno("creating the counters file %s", path.c_str())
       .set_cure("choose an [appliance] runtime_directory that this user may write to");
 }
 
@@ -139,10 +139,10 @@ Result<void> take_blocks(const Fd& fd, uint64_t bytes, const std::string& direct
     outcome = posix_fallocate(fd.number(), 0, static_cast<off_t>(bytes));
   } while (outcome == EINTR);
   if (outcome == 0) return {};
-  return error_while("taking %s for the counters file %s", format_rounded_bytes(bytes).text,
+  return error_while("allocating %s for the counters file %s", format_rounded_bytes(bytes).text,
                      path.c_str())
       .set_answer_errno(outcome)
-      .set_cure("free as much in the file system of %s (`df %s`), or choose another "
+      .set_cure("free that much space in the file system of %s (`df %s`), or choose another "
                 "[appliance] runtime_directory",
                 directory.c_str(), directory.c_str());
 }

@@ -25,9 +25,9 @@ std::string_view take_choice(std::string_view* words) noexcept {
   return word;
 }
 
-constexpr const char* kLeadsOut = "its records lead out of the file";
+constexpr const char* kLeadsOut = "its records point outside the file";
 constexpr const char* kSpoiled =
-    "copy the file whole; otherwise it was spoiled, or is none of counters";
+    "copy the whole file; otherwise it is damaged, or not a counters file";
 
 Error unusable(const std::string& source) {
   return error_while("reading counters from %s", source.c_str());
@@ -37,13 +37,13 @@ Error unusable(const std::string& source) {
 Result<void> check_format(const CountersHeader& header, const std::string& source) {
   if (header.magic.load(std::memory_order_relaxed) != kCountersMagic) {
     return unusable(source)
-        .set_answer("the file is not complete, or none of counters")
-        .set_cure("wait until the appliance has booted; of one of an older release its own "
-                  "`bedplate` reads them");
+        .set_answer("the file is incomplete, or not a counters file")
+        .set_cure("wait until the appliance has booted; for an older release use its own "
+                  "`bedplate`");
   }
   if (header.format != kCountersFormat) {
     return unusable(source)
-        .set_answer("it has format %u, this program reads %u", header.format, kCountersFormat)
+        .set_answer("it has format %u, but this program reads %u", header.format, kCountersFormat)
         .set_cure("use the `bedplate` that the appliance runs");
   }
   return {};
@@ -52,7 +52,7 @@ Result<void> check_format(const CountersHeader& header, const std::string& sourc
 Result<void> check_length(uint64_t bytes, const std::string& source) {
   if (bytes > CountersSnapshot::kBytesMax) {
     return unusable(source)
-        .set_answer("it is longer than counters can be")
+        .set_answer("it is larger than a counters file can be")
         .set_cure("%s", kSpoiled);
   }
   if (bytes >= sizeof(CountersHeader)) return {};
@@ -231,7 +231,7 @@ Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path)
   if (fstat(fd, &status) != 0) return unusable(path).set_answer_errno(errno);
   if (status.st_size < static_cast<off_t>(sizeof(CountersHeader))) {
     return unusable(path)
-        .set_answer("the file has fewer bytes than a header of counters")
+        .set_answer("the file is shorter than the header of a counters file")
         .set_cure("name the counters file of an appliance, or wait until it has booted");
   }
   // Reads the header alone first: a foreign file may be of any length.
@@ -243,10 +243,10 @@ Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path)
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
   if (file_bytes < header.file_bytes) {
     return unusable(path)
-        .set_answer("it was cut: %llu of its %llu bytes are left",
+        .set_answer("it was truncated: %llu of its %llu bytes are left",
                     static_cast<unsigned long long>(file_bytes),
                     static_cast<unsigned long long>(header.file_bytes))
-        .set_cure("copy the file whole; if it is the appliance's own, restart the appliance");
+        .set_cure("copy the whole file; if it is the appliance's own, restart the appliance");
   }
   const uint64_t bytes = bytes_of(header, file_bytes);
   BP_TRY(check_length(bytes, path));
@@ -255,7 +255,7 @@ Result<CountersSnapshot> CountersSnapshot::take(int fd, const std::string& path)
   // use, the copied values are at least as recent.
   if (read_at(fd, copy.get(), bytes, 0) != static_cast<ssize_t>(bytes)) {
     return unusable(path)
-        .set_answer("it was cut while it was read")
+        .set_answer("it was truncated while it was read")
         .set_cure("read it again; if it is the appliance's own, restart the appliance");
   }
   if (reinterpret_cast<const CountersHeader*>(copy.get())->file_bytes != file_bytes) {

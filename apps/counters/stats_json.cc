@@ -118,7 +118,7 @@ AuditReport audit_of(const CountersView& counters, bool is_running) noexcept {
   if (!is_running) return no_audit("the appliance is not running: it crashed or was killed");
   const PoolMap map = map_of(counters);
   if (map.segment_count == 0) {
-    return no_audit("the file does not say enough of the pool's segments");
+    return no_audit("the file does not describe the pool's segments");
   }
   auto report = audit_maps(map, counters.pid());
   if (report.ok()) return report.take();

@@ -190,22 +190,22 @@ Result<TraceSnapshot> TraceSnapshot::take(int fd, const std::string& path,
   unusable.set_doing("reading the last requests from %s", path.c_str());
   if (header.rings.count == 0) {
     return unusable.set_answer("it has none")
-        .set_cure("have [appliance] trace_requests above 0, and a service that traces its "
+        .set_cure("set [appliance] trace_requests above 0, and use a service that traces its "
                   "requests (docs/trace.md)");
   }
-  const char* spoiled = "copy the file whole; otherwise it was spoiled, or is none of counters";
+  const char* spoiled = "copy the whole file; otherwise it is damaged, or not a counters file";
   if (header.file_bytes - header.rings.offset > kBytesMax) {
-    return unusable.set_answer("they are more than there can be").set_cure("%s", spoiled);
+    return unusable.set_answer("there are more than a file can have").set_cure("%s", spoiled);
   }
   TraceTables tables;
   TraceSnapshot snapshot;
   const bool is_placed = tables.place(header);
   const bool is_cut = is_placed && !tables.take(fd);
   if (!is_placed || (!is_cut && !tables.are_consistent())) {
-    return unusable.set_answer("its records lead out of the file").set_cure("%s", spoiled);
+    return unusable.set_answer("its records point outside the file").set_cure("%s", spoiled);
   }
   if (is_cut || !tables.read(fd, told, &snapshot)) {
-    return unusable.set_answer("it was cut while it was read")
+    return unusable.set_answer("it was truncated while it was read")
         .set_cure("read it again; if it is the appliance's own, restart the appliance");
   }
   return snapshot;

@@ -133,8 +133,8 @@ def full_runtime_directory(box, command):
     box.ensure_hugepages(appliance.config)
     done = box.run(*appliance.argv[:-2], command, appliance.config, expect_code=1)
     expect(done.stdout, "", "the standard output")
-    expect_in(f" for the counters file {directory}/test.stats: No space left on device; free as "
-              "much in the file system of", done.stderr, "the message")
+    expect_in(f" for the counters file {directory}/test.stats: No space left on device; free that "
+              "much space in the file system of", done.stderr, "the message")
     expect(done.stderr.count("\n"), 1, "the number of messages")
     os.rmdir(directory)
     appliance.expect_nothing_left()

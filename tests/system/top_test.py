@@ -107,7 +107,7 @@ def all_appliances_are_shown_or_one_by_name(box):
     box.write("runtime/alien.stats", "no counters at all")
     done = top(box, first, "--once", "--interval", "0.1", expect_code=1)
     expect(done.stdout.count(", running"), 2, "those that can be read")
-    expect_in("alien.stats: the file has fewer bytes than a header of counters", done.stderr,
+    expect_in("alien.stats: the file is shorter than the header of a counters file", done.stderr,
               "the message")
     told = json.loads(top(box, first, "--once", "--json", "--interval", "0.1", expect_code=1).stdout)
     expect(["error" in one for one in told["appliances"]], [True, False, False], "those in JSON")

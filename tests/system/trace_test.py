@@ -282,10 +282,10 @@ def a_crash_leaves_them(box):
     expect_in("blockd read ram0, 512 bytes", box.bedplate("trace", "--from", copy).stdout, "the copy")
     os.truncate(copy, os.path.getsize(copy) - 64)
     done = box.bedplate("trace", "--from", copy, expect_code=1)
-    expect_in("it was cut: ", done.stderr, "of a copy that is cut")
+    expect_in("it was truncated: ", done.stderr, "of a copy that is cut")
     foreign = box.write("foreign.stats", "x" * 4096)
     done = box.bedplate("trace", "--from", foreign, expect_code=1)
-    expect_in("the file is not complete, or none of counters", done.stderr, "of a foreign one")
+    expect_in("the file is incomplete, or not a counters file", done.stderr, "of a foreign one")
     expect(len(done.stderr.splitlines()), 1, "the lines of the message")
 
 
@@ -294,7 +294,7 @@ def it_may_be_left_out(box):
     appliance = start(box, trace_requests=0)
     connect(box, appliance).read(0, 512)
     done = trace(box, appliance, expect_code=1)
-    expect_in("it has none; have [appliance] trace_requests above 0", done.stderr, "the message")
+    expect_in("it has none; set [appliance] trace_requests above 0", done.stderr, "the message")
 
 
 @test()

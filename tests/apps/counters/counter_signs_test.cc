@@ -208,7 +208,8 @@ TEST(CounterSigns, ReadersSeeThemAndForeignOnesAreJudged) {
 TEST(CounterSigns, WhatAServicePlansIsJudged) {
   const CounterSet& set = sets[0];
   CounterSign sign = {CounterSign::Rule::kFrom, 1, "", "{nothing}"};
-  STRCMP_EQUAL("its sign names a counter that is not there", defect_of(sign, set));
+  STRCMP_EQUAL("the sentence of its alert names a counter that does not exist",
+               defect_of(sign, set));
   sign.says = "";
   CHECK(defect_of(sign, set) != nullptr);
   sign.says = std::string(160, 'x');
@@ -218,7 +219,7 @@ TEST(CounterSigns, WhatAServicePlansIsJudged) {
   sign.says = "{place} and {errors} {";
   POINTERS_EQUAL(nullptr, defect_of(sign, set));
   sign.rule = CounterSign::Rule::kStands;
-  STRCMP_EQUAL("its sign is of a counter that is not there", defect_of(sign, set));
+  STRCMP_EQUAL("its alert refers to a counter that does not exist", defect_of(sign, set));
   sign.of = "asleep";
   POINTERS_EQUAL(nullptr, defect_of(sign, set));
 }

@@ -92,7 +92,7 @@ TEST(CountersFile, AFileThatCannotBeMadeIsRefused) {
     CHECK(lock.take(directory, "demo").ok());
     const Result<void> made = file.create(lock);
     CHECK(!made.ok());
-    STRCMP_EQUAL(("making the counters file " + path("demo")).c_str(), made.error().doing);
+    STRCMP_EQUAL(("creating the counters file " + path("demo")).c_str(), made.error().doing);
     STRCMP_EQUAL("Is a directory", made.error().answer);
   }
   rmdir(path("demo").c_str());
@@ -213,7 +213,7 @@ TEST(CountersFile, TheNextOneBeginsAnewWhereACrashedOneStopped) {
   {
     Running file(directory, "demo");
     CHECK_EQUAL(0, file.gets().hits.read());
-    check_unreadable("demo", "the file is not complete, or none of counters");
+    check_unreadable("demo", "the file is incomplete, or not a counters file");
     file.publish();
     Result<CountersReader> opened = CountersReader::open(directory, "demo");
     CHECK(opened.ok());

@@ -131,7 +131,7 @@ CounterRecord& counter_record(CountersHeader& header, uint32_t index) {
 TEST(CountersReader, RecordsThatLeadOutOfTheFileAreNotFollowed) {
   const auto spoiled = [this](const std::function<void(CountersHeader&)>& spoil) {
     leave_behind("demo", spoil);
-    check_unreadable("demo", "its records lead out of the file");
+    check_unreadable("demo", "its records point outside the file");
     remove_all("demo");
   };
   using Header = CountersHeader;
@@ -186,7 +186,7 @@ TEST(CountersReader, MoreCountersThanAnybodyHasAreNotBelieved) {
     pwrite(fd.number(), &counters, sizeof counters, offsetof(CountersHeader, counters));
     const auto opened = CountersReader::open_file(copy);
     CHECK(!opened.ok());
-    STRCMP_EQUAL("its records lead out of the file", opened.error().answer);
+    STRCMP_EQUAL("its records point outside the file", opened.error().answer);
   }
   LONGS_EQUAL(0, unlink(copy.c_str()));
 }
@@ -208,18 +208,18 @@ TEST(CountersReader, AFileThatChangesUnderItsReaderIsRefused) {
     for (uint64_t left = bytes - 1; left >= sizeof(CountersHeader);
          left -= std::min<uint64_t>(left, 512)) {
       LONGS_EQUAL(0, truncate(path("demo").c_str(), static_cast<off_t>(left)));
-      STRCMP_EQUAL(("it was cut: " + std::to_string(left) + " of its " + std::to_string(bytes) +
-                    " bytes are left")
+      STRCMP_EQUAL(("it was truncated: " + std::to_string(left) + " of its " +
+                    std::to_string(bytes) + " bytes are left")
                        .c_str(),
                    answer().c_str());
     }
     LONGS_EQUAL(0, truncate(path("demo").c_str(), 10));
-    STRCMP_EQUAL("the file has fewer bytes than a header of counters", answer().c_str());
+    STRCMP_EQUAL("the file is shorter than the header of a counters file", answer().c_str());
     LONGS_EQUAL(0, truncate(path("demo").c_str(), off_t{1} << 40));
-    STRCMP_EQUAL("it is longer than counters can be", answer().c_str());
+    STRCMP_EQUAL("it is larger than a counters file can be", answer().c_str());
     LONGS_EQUAL(0, truncate(path("demo").c_str(), 0));
     LONGS_EQUAL(0, truncate(path("demo").c_str(), off_t{1} << 40));  // a foreign file of zeros
-    STRCMP_EQUAL("the file is not complete, or none of counters", answer().c_str());
+    STRCMP_EQUAL("the file is incomplete, or not a counters file", answer().c_str());
   }
   remove_all("demo");
 }
@@ -396,17 +396,17 @@ TEST(CountersReader, AmongSeveralANameIsAskedForAndTheyAreNamed) {
 
 TEST(CountersReader, BeforeItIsPublishedNobodyReadsIt) {
   Running file(directory, "demo");
-  check_unreadable("demo", "the file is not complete, or none of counters");
+  check_unreadable("demo", "the file is incomplete, or not a counters file");
 }
 
 TEST(CountersReader, AFileOfAnotherSizeOrFormatIsNotRead) {
   leave_behind("demo");
   LONGS_EQUAL(0, truncate(path("demo").c_str(), 100));
-  check_unreadable("demo", "the file has fewer bytes than a header of counters");
+  check_unreadable("demo", "the file is shorter than the header of a counters file");
   leave_behind("demo", [](CountersHeader& header) { header.format = kCountersFormat + 1; });
-  check_unreadable("demo", "it has format 3, this program reads 2");
+  check_unreadable("demo", "it has format 3, but this program reads 2");
   leave_behind("demo", [](CountersHeader& header) { header.magic.store(kCountersMagic + 1); });
-  check_unreadable("demo", "the file is not complete, or none of counters");
+  check_unreadable("demo", "the file is incomplete, or not a counters file");
   remove_all("demo");
 }
 

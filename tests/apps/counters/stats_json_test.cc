@@ -171,7 +171,7 @@ TEST(StatsJson, TheLongestSignFits) {
 
 TEST(StatsJson, AuditOfTooLittle) {
   test::Running running(directory, "a", kAll);
-  STRCMP_EQUAL("the file does not say enough of the pool's segments",
+  STRCMP_EQUAL("the file does not describe the pool's segments",
                audit_of(running.file.view(), true).text);
   STRCMP_EQUAL("the appliance is not running: it crashed or was killed",
                audit_of(running.file.view(), false).text);

@@ -198,7 +198,7 @@ TEST(TraceSnapshot, RecordsThatLeadOutOfTheFileAreNotFollowed) {
     const uint64_t bytes = header.file_bytes;
     std::memcpy(kept.get(), static_cast<void*>(&header), bytes);
     spoil(header);
-    STRCMP_EQUAL("its records lead out of the file", answer(directory).c_str());
+    STRCMP_EQUAL("its records point outside the file", answer(directory).c_str());
     std::memcpy(static_cast<void*>(&header), kept.get(), bytes);
   };
   using Header = CountersHeader;
@@ -237,8 +237,8 @@ TEST(TraceSnapshot, AFileThatIsCutIsRefused) {
   LONGS_EQUAL(0, truncate(path("demo").c_str(), bytes - 64));
   auto taken = opened.value().traces();
   CHECK(!taken.ok());
-  STRCMP_EQUAL(("it was cut: " + std::to_string(bytes - 64) + " of its " + std::to_string(bytes) +
-                " bytes are left")
+  STRCMP_EQUAL(("it was truncated: " + std::to_string(bytes - 64) + " of its " +
+                std::to_string(bytes) + " bytes are left")
                    .c_str(),
                taken.error().answer);
   LONGS_EQUAL(0, truncate(path("demo").c_str(), bytes));

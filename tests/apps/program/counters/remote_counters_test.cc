@@ -71,7 +71,7 @@ TEST_GROUP_BASE(RemoteCounters, CountersFileFixture) {
 
   Result<std::string> answer(const std::string& params) {
     ++ask_count;
-    if (is_broken) return error_while("asking").set_answer("it ended the connection");
+    if (is_broken) return error_while("asking").set_answer("it closed the connection");
     const std::string answer = said.empty() ? asked->answer(params) : said;
     answer_bytes += answer.size();
     return answer;
@@ -180,7 +180,7 @@ TEST(RemoteCounters, NonsenseIsRefusedAndWhatIsRightAfterwardsIsRead) {
     check_refused(answer("1024", "-127,[1]"), none);
     check_refused(answer("1024", "-127,1.5"), none);
     check_refused(answer("99999999999999", "-1"), none);
-    check_refused(answer("1024", "-128"), "none of counters");
+    check_refused(answer("1024", "-128"), "not a counters file");
     check_refused(R"({"id":1,"error":{"code":-32601,"message":"there is no such method"}})",
                   "there is no such method");
     LONGS_EQUAL(3, look().sets().size());
