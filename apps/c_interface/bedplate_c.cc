@@ -55,8 +55,8 @@ size_t bp_usable_bytes(const void* block) { return pool_usable_bytes(block); }
 int bp_add_heap(size_t bytes, size_t page_bytes) {
   if (!is_page_bytes(page_bytes)) {
     return c_fail(configuration_error_while("adding %s to the heap", format_bytes(bytes).text)
-                      .set_answer("%zu is no size of pages", page_bytes)
-                      .set_cure("give it 4096, 2097152 (2 MiB) or 1073741824 (1 GiB)"));
+                      .set_answer("%zu is not a page size", page_bytes)
+                      .set_cure("use 4096, 2097152 (2 MiB) or 1073741824 (1 GiB)"));
   }
   auto added = add_heap(bytes, static_cast<PageSize>(page_bytes));
   return added.ok() ? 0 : c_fail(added.error());

@@ -116,7 +116,8 @@ int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
   if (version >> 16 != BP_VERSION >> 16 || service_bytes != sizeof(bp_service)) {
     Error error =
         configuration_error_while("starting the program")
-            .set_answer("it was compiled with version %x of bedplate_service.h, the archive has %x",
+            .set_answer("it was compiled with version %x of bedplate_service.h, but the archive "
+                        "has %x",
                         version, BP_VERSION);
     log_error(error.set_cure("compile it with the header that belongs to the archive"));
     return static_cast<int>(error.kind);

@@ -128,7 +128,7 @@ int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_m
   sockaddr_storage name = {};
   const socklen_t name_bytes = name_of(parsed.value(), &name);
   if (name_bytes == 0) {
-    return bp_fail("connecting a stream", "\"activation:\" is no address to connect to",
+    return bp_fail("connecting a stream", "\"activation:\" is not an address to connect to",
                    "write \"tcp:ADDRESS:PORT\" or \"unix:/PATH\""),
            EINVAL;
   }

@@ -236,8 +236,8 @@ def check_added_heap(workshop, whose, kind):
     compare(heap_facts(program, (64 * MIB, 4096), (30 * MIB, 4096), (MIB, 5000)),
             {**JOINS, "at first": "some", "then": "less", "audit": "ok",
              f"{64 * MIB} of 4096": "added", f"{30 * MIB} of 4096": "added",
-             f"{MIB} of 5000": "adding 1 MiB to the heap: 5000 is no size of pages; give it 4096, "
-                               "2097152 (2 MiB) or 1073741824 (1 GiB)",
+             f"{MIB} of 5000": "adding 1 MiB to the heap: 5000 is not a page size; use 4096, "
+                             "2097152 (2 MiB) or 1073741824 (1 GiB)",
              "segment 0": "16 MiB in pages of 4 KiB", "segment 1": "64 MiB in pages of 4 KiB",
              "segment 2": "32 MiB in pages of 4 KiB"})
 

@@ -47,8 +47,8 @@ TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
   StderrCapture log;
   LONGS_EQUAL(2, run(BP_VERSION + 0x010000, sizeof(bp_service)));
   LONGS_EQUAL(2, run(BP_VERSION, sizeof(bp_service) - sizeof(void*)));
-  STRCMP_CONTAINS("it was compiled with version 10100 of bedplate_service.h, the archive has 100; "
-                  "compile it with the header that belongs to the archive",
+  STRCMP_CONTAINS("it was compiled with version 10100 of bedplate_service.h, but the archive has "
+                  "100; compile it with the header that belongs to the archive",
                   log.text().c_str());
 }
 
