@@ -40,7 +40,7 @@ Result<void> ConnectionThread::create(const Options& options, std::span<const Fd
   for (const Fd& listener : listeners) set_blocking(listener.number(), false);
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.is_open()) {
-    return error_from_errno("making the descriptor that wakes %s", options_.name)
+    return error_from_errno("creating the descriptor that wakes %s", options_.name)
         .set_cure("raise the limit of open files: ulimit -n");
   }
   return thread_.start(
