@@ -90,8 +90,9 @@ Result<ControlClient> ControlClient::connect(const std::string& path,
   auto connected = connected_to(path);
   if (!connected.ok()) {
     Error error = connected.error();
-    return error.set_cure("does it run, and has its configuration [control]? Root and its own user "
-                          "may ask, and the group that [control] names");
+    return error.set_cure(
+        "start it with [control] in its configuration; only root, its own user and the group of "
+        "[control] may ask");
   }
   return ControlClient(Kind::kControlSocket, connected.take(), path, patience);
 }
@@ -179,9 +180,9 @@ Result<std::string> ControlClient::next_line(Asked& asked) {
       return line;
     }
     looked = received_.size();
-    if (looked > kAnswerLineBytesMax) return failure(asked, "what it says is no answer");
+    if (looked > kAnswerLineBytesMax) return failure(asked, "its reply is not a valid answer");
     if (asked.is_over || !wait_for(POLLIN, asked.until_ns)) {
-      return failure(asked, "it has not answered in time");
+      return failure(asked, "it did not answer in time");
     }
     asked.is_over = monotonic_ns() >= asked.until_ns;
     const ssize_t got = read(fd_.number(), piece, sizeof piece);
@@ -194,8 +195,8 @@ Result<std::string> ControlClient::next_line(Asked& asked) {
       const int number = errno;
       return failure(asked, Error().set_answer_errno(number).answer);
     }
-    return failure(asked,
-                   kind_ == Kind::kSerialLine ? "the line was hung up" : "it ended the connection");
+    return failure(
+        asked, kind_ == Kind::kSerialLine ? "the line was hung up" : "it closed the connection");
   }
 }
 
@@ -210,17 +211,16 @@ Error ControlClient::failure(const Asked& asked, const char* answer) const {
                             : asked.other.empty()    ? readable(received_)
                                                      : asked.other;
   if (other.empty()) error.set_answer("%s", answer);
-  if (!other.empty()) error.set_answer("%s, but said: %s", answer, other.c_str());
+  if (!other.empty()) error.set_answer("%s; received: %s", answer, other.c_str());
   switch (kind_) {
     case Kind::kControlSocket: return error.set_cure("see its log, and `bedplate top`");
     case Kind::kLineSocket:
       return error.set_cure(
-          "of an appliance's own socket, see its log; of one that leads to a serial "
-          "line: has the other end's [control] that line as `serial`, and does "
-          "nobody else ask over it?");
+          "for an appliance's own socket, see its log; for one that leads to a serial line, check "
+          "that the other end's [control] has that line as `serial`, and that nobody else uses it");
     case Kind::kSerialLine:
-      return error.set_cure("has the other end's [control] this line as `serial`, at the same "
-                            "`serial_baud`?");
+      return error.set_cure("check that the other end's [control] has this line as `serial`, at "
+                            "the same `serial_baud`");
   }
   return error;
 }

@@ -27,7 +27,7 @@ Fd ControlLine::open() noexcept {
   }
   // Not limited: it only follows a message about the loss, which is limited.
   if (is_lost_ || is_told_) {
-    BP_LOG_INFO("control: the serial line %s is there again", path_.c_str());
+    BP_LOG_INFO("control: the serial line %s is available again", path_.c_str());
   }
   is_lost_ = is_told_ = false;
   return opened.take();
@@ -40,7 +40,7 @@ void ControlLine::lost(int error_number) noexcept {
   Error error = error_while("control: reading the serial line %s", path_.c_str());
   if (error_number != 0) error.set_answer_errno(error_number);
   if (error_number == 0) error.set_answer("it was hung up");
-  log_error(error.set_cure("it is opened again, once a second, until that has success"));
+  log_error(error.set_cure("it is reopened once a second, until that succeeds"));
 }
 
 }  // namespace bedplate

@@ -32,7 +32,7 @@ class Reader {
   }
   bool number_integer(int64_t value) {
     if (depth_ == 1 && member_ == Member::kId) return take_id(std::to_string(value));
-    return is_parameter() ? fault(ControlFault::kNoParameter, "a number is not below 0")
+    return is_parameter() ? fault(ControlFault::kNoParameter, "a number must not be negative")
                           : refuse_value();
   }
   bool number_unsigned(uint64_t value) {
@@ -43,7 +43,8 @@ class Reader {
   // Also called for integers of more than 64 bits, which are valid as an id.
   bool number_float(double /*value*/, const std::string& text) noexcept {
     if (depth_ == 1 && member_ == Member::kId && is_whole(text)) return take_long_id(text);
-    return is_parameter() ? fault(ControlFault::kNoParameter, "a number is whole") : refuse_value();
+    return is_parameter() ? fault(ControlFault::kNoParameter, "a number must be an integer")
+                          : refuse_value();
   }
   bool string(const std::string& value) noexcept {
     if (is_parameter()) {
@@ -80,9 +81,9 @@ class Reader {
     if (member == Member::kNone) {
       request_.is_answer = request_.is_answer || key == "result" || key == "error";
       return fault(ControlFault::kNoRequest,
-                   "a request has \"jsonrpc\", \"method\", \"params\" and \"id\" alone");
+                   "a request has \"jsonrpc\", \"method\", \"params\" and \"id\" only");
     }
-    if ((seen_ & bit) != 0) return fault(ControlFault::kNoRequest, "a member is there twice");
+    if ((seen_ & bit) != 0) return fault(ControlFault::kNoRequest, "a member appears twice");
     seen_ |= bit;
     member_ = member;
     return true;
@@ -94,9 +95,9 @@ class Reader {
   }
   bool start_array(size_t /*count*/) noexcept {
     if (depth_ == 0) {
-      fault(ControlFault::kNoRequest, "one request is taken at once");
+      fault(ControlFault::kNoRequest, "send one request at a time");
     } else if (depth_ == 1 && member_ == Member::kParams) {
-      fault(ControlFault::kNoParameter, "params are given by their names");
+      fault(ControlFault::kNoParameter, "params must be given by name");
     } else {
       refuse_value();
     }
@@ -113,7 +114,7 @@ class Reader {
       return false;
     }
     request_.fault = is_number ? ControlFault::kNoRequest : ControlFault::kNoJson;
-    request_.complaint = is_number ? "a number is too large" : "this is no JSON";
+    request_.complaint = is_number ? "a number is too large" : "this is not JSON";
     request_.id = "null";
     return false;
   }
@@ -133,9 +134,10 @@ class Reader {
 
  private:
   enum class Member : uint8_t { kNone, kVersion, kMethod, kParams, kId };
-  static constexpr std::string_view kPlainOnly = "a parameter is a text, a number or a boolean";
+  static constexpr std::string_view kPlainOnly = "a parameter must be a text, a number or a "
+                                                 "boolean";
   static constexpr size_t kIdBytesMax = 64;
-  static constexpr std::string_view kLongId = "an id has 64 bytes at most";
+  static constexpr std::string_view kLongId = "an id has at most 64 bytes";
 
   bool is_parameter() const noexcept { return depth_ == 2 && member_ == Member::kParams; }
   // All texts of a line fit: each is at most as long here as in the line, except the id, which is
@@ -172,11 +174,11 @@ class Reader {
   bool add(const Request::Parameter& parameter) noexcept {
     for (size_t i = 0; i < request_.parameter_count; ++i) {
       if (request_.parameters[i].name == parameter.name) {
-        return fault(ControlFault::kNoParameter, "a parameter is there twice");
+        return fault(ControlFault::kNoParameter, "a parameter appears twice");
       }
     }
     if (request_.parameter_count == kControlParametersMax) {
-      return fault(ControlFault::kNoParameter, "these are more parameters than any method has");
+      return fault(ControlFault::kNoParameter, "there are more parameters than any method has");
     }
     request_.parameters[request_.parameter_count++] = parameter;
     return true;
@@ -207,7 +209,7 @@ void read_control_request(std::string_view line, ControlRequest* request) noexce
   Reader reader(request);
   try {
     if (nlohmann::ordered_json::sax_parse(line.begin(), line.end(), &reader) && !reader.has_all()) {
-      reader.fault(ControlFault::kNoRequest, "a request has \"jsonrpc\" and \"method\"");
+      reader.fault(ControlFault::kNoRequest, "a request must have \"jsonrpc\" and \"method\"");
     }
   } catch (const std::exception&) {
     request->has_id = true;  // unknown: it was not read so far

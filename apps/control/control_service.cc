@@ -22,7 +22,7 @@ namespace {
 constexpr uint64_t kLineHeapBytes = 512 * kKiB;
 constexpr uint64_t kTextHeapBytes = 2 * kMiB;
 constexpr std::string_view kTooManyAskers =
-    "there are too many connections: raise max_connections in [control], or end one";
+    "there are too many connections: raise max_connections in [control], or close one";
 
 bool has_group(int fd, uint32_t group) noexcept {
   gid_t groups[256];
@@ -159,8 +159,8 @@ std::string_view ControlService::refusal(void* self, int fd, std::span<char> roo
   service.site_.counters->not_allowed.add(1);
   char text[256];
   TextWriter message(text);
-  message.text("the user ").number(user).text(" may not ask: root and the user ");
-  message.number(service.own_).text(" may, and those of the group that [control] names");
+  message.text("the user ").number(user).text(" may not send requests: only root, the user ");
+  message.number(service.own_).text(" and the group of [control] may");
   return unasked(ControlFault::kNotAllowed, {text, message.bytes()}, room);
 }
 
@@ -180,8 +180,8 @@ std::string_view ControlService::no_place(void* self, std::span<char> room) noex
   char text[256];
   TextWriter message(text);
   message.number(late_count).text(" of ").number(site.sessions.size());
-  message.text(" connections have asked shards that are stuck, and keep their places: see ");
-  message.text("`bedplate top`, and what keeps the shard ").text(site.name_of(*stuck));
+  message.text(" connections wait for stuck shards, and keep their slots: see ");
+  message.text("`bedplate top`, and find what blocks the shard ").text(site.name_of(*stuck));
   return unasked(ControlFault::kRefused, {text, message.bytes()}, room);
 }
 

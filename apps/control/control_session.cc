@@ -64,7 +64,7 @@ bool ControlSite::is_stuck(const EventLoop& loop) const noexcept {
 std::string_view ControlSite::name_of(const EventLoop& loop) const noexcept {
   const auto named = std::find_if(shards.begin(), shards.end(),
                                   [&loop](const Shard& shard) { return shard.loop == &loop; });
-  return named == shards.end() ? "(none of [[shard]])" : std::string_view(named->name);
+  return named == shards.end() ? "(not in [[shard]])" : std::string_view(named->name);
 }
 
 bool ControlSession::is_valid() const noexcept {
@@ -154,7 +154,7 @@ void ControlSession::go_on() noexcept {
     if (end == all.npos) {
       if (is_skipping_) received_ = 0;
       if (received_ < sizeof in_) return;
-      refuse_beginning("a line has less than 8192 bytes");
+      refuse_beginning("a line must be shorter than 8192 bytes");
       return;
     }
     if (!is_skipping_) answer(all.substr(0, end));
@@ -188,7 +188,7 @@ void ControlSession::answer(std::string_view line) noexcept {
     return;
   }
   if (!take_parameters()) return;
-  BP_LOG_DEBUG("control: asked for %s", method_->name.c_str());
+  BP_LOG_DEBUG("control: request for %s", method_->name.c_str());
   page_ = 0;
   call();
 }
@@ -202,14 +202,14 @@ bool ControlSession::take_parameters() noexcept {
         std::find_if(method_->parameters.begin(), method_->parameters.end(),
                      [&given](const ControlParameter& each) { return each.name == given.name; });
     if (known == method_->parameters.end()) {
-      complain(ControlFault::kNoParameter, "it knows no parameter ", given.name);
+      complain(ControlFault::kNoParameter, "the method has no parameter ", given.name);
       return false;
     }
     if (!take_parameter(*known, given)) return false;
   }
   for (const ControlParameter& known : method_->parameters) {
     if (!known.is_required || has(known.name)) continue;
-    complain(ControlFault::kNoParameter, "it takes the parameter ", known.name);
+    complain(ControlFault::kNoParameter, "the method requires the parameter ", known.name);
     return false;
   }
   return true;
@@ -233,7 +233,7 @@ bool ControlSession::take_parameter(const ControlParameter& known,
   }
   char what[128];
   TextWriter writer(what);
-  writer.text("this parameter is a ").text(to_text(known.type)).text(": ");
+  writer.text("this parameter must be a ").text(to_text(known.type)).text(": ");
   complain(ControlFault::kNoParameter, {what, writer.bytes()}, known.name);
   return false;
 }
@@ -295,7 +295,7 @@ void ControlSession::give_up() noexcept {
   char text[256];
   TextWriter writer(text);
   writer.text("the shard ").text(site_->name_of(*loop_));
-  writer.text(" has not come to it in 2 s, and may yet do it: see `bedplate top`");
+  writer.text(" has not handled it in 2 s, and may still do so: see `bedplate top`");
   complain(ControlFault::kStuck, {text, writer.bytes()});
 }
 
@@ -307,7 +307,8 @@ void ControlSession::refuse_for_stuck() noexcept {
   TextWriter writer(text);
   writer.text("the shard ").text(site_->name_of(*loop_));
   writer.text(
-      " is stuck: it has not come to an earlier call, and was not asked: see `bedplate top`");
+      " is stuck: it has not handled an earlier call, so this one was not sent: see `bedplate "
+      "top`");
   complain(ControlFault::kRefused, {text, writer.bytes()});
 }
 

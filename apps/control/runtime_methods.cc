@@ -80,7 +80,7 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
            "a serial line: -N stands for N words of zeros, a text for its bytes."},
       &call<&RuntimeMethods::read_counters>, this);
   methods->add({.name = "plan",
-                .result = "as `bedplate plan --json` has it",
+                .result = "as `bedplate plan --json` prints it",
                 .help = "Returns every byte of the pool with its owner."},
                &call<&RuntimeMethods::say_plan>, this);
   methods->add({.name = "services",
@@ -115,7 +115,7 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
                        .help = "A part, including the parts below it; default: all parts."}},
        .result = "{\"level\", \"components\": N}",
        .help = "Drops log lines below the level from now on.",
-       .needs = "a part that log.show lists, or what such parts lie below"},
+       .needs = "a part that log.show lists, or one above such parts"},
       &call<&RuntimeMethods::set_log_levels>, this);
 }
 
@@ -189,16 +189,17 @@ void RuntimeMethods::read_counters(ControlCall& call) const noexcept {
   const uint64_t first = call.number("from");
   Error error = error_while("reading counters");
   if (first % 8 != 0 || first > all || call.number("bytes") % 8 != 0) {
-    error.set_answer(
-        "from and bytes are no multiples of 8, or lie behind the last of %" PRIu64 " bytes", all);
-    return call.refuse(error.set_cure("ask for bytes that are there"));
+    error.set_answer("from or bytes is not a multiple of 8, or from is beyond the last of %" PRIu64
+                     " bytes",
+                     all);
+    return call.refuse(error.set_cure("ask for bytes that exist"));
   }
   const uint64_t end = first + std::min(call.number("bytes", all), all - first);
   const uint64_t from = std::max(call.page(), first);
   uint64_t words[kPageWords];
   const size_t bytes = std::min<uint64_t>(end - from, sizeof words);
   if (read_at(counters_file.number(), words, bytes, from) != static_cast<ssize_t>(bytes)) {
-    error.set_answer("the file was cut");
+    error.set_answer("the file was truncated");
     return call.refuse(error.set_cure("restart the appliance: something has written to its files"));
   }
   JsonText& json = call.result();
@@ -236,7 +237,8 @@ void RuntimeMethods::drain(ControlCall& call) const noexcept {
   }
   if (!drains->drains_alone(*index)) {
     return call.refuse(error_while("draining %s", drains->name_of(*index))
-                           .set_answer("it is the machine's, and drains when the appliance ends")
+                           .set_answer("it belongs to the machine, and drains when the appliance "
+                                       "ends")
                            .set_cure("end the appliance (SIGTERM), or drain another service"));
   }
   drains->wish(*index);
@@ -245,7 +247,7 @@ void RuntimeMethods::drain(ControlCall& call) const noexcept {
 
 void RuntimeMethods::record(ControlCall& call) const noexcept {
   constexpr uint64_t kPatienceNs = kNsPerSecond / 2;  // for each thread
-  BP_LOG_ERROR("record of %s, as was asked for: build %s", appliance.c_str(), build_id().text);
+  BP_LOG_ERROR("record of %s, on request: build %s", appliance.c_str(), build_id().text);
   auto logged = log_thread_calls(kPatienceNs);
   if (!logged.ok()) return call.refuse(logged.error());
   JsonText& json = call.result().begin_object().key("build").text(build_id().text);
@@ -268,7 +270,7 @@ void RuntimeMethods::show_log_levels(ControlCall& call) const noexcept {
 }
 
 void RuntimeMethods::set_log_levels(ControlCall& call) const noexcept {
-  Error error = error_while("setting the level of the log");
+  Error error = error_while("setting the log level");
   const std::string_view text = call.text("level");
   const auto level = parse_log_level(text);
   if (!level) {
@@ -279,7 +281,7 @@ void RuntimeMethods::set_log_levels(ControlCall& call) const noexcept {
   const uint32_t count =
       call.has("component") ? set_log_level(component, *level) : set_log_level(*level);
   if (count == 0) {
-    error.set_answer("nothing that logs is called \"%s\"", ShownText(component).c_str());
+    error.set_answer("no part that logs is called \"%s\"", ShownText(component).c_str());
     return call.refuse(error.set_cure("see: bedplate ctl log.show"));
   }
   JsonText& json = call.result().begin_object();

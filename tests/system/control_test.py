@@ -127,8 +127,8 @@ def says_what_is_wrong(box):
     appliance = start(box)
     for method, parameters, code, text in (
             ("pang", {}, -32601, "there is no such method; \"methods\" lists them: pang"),
-            ("ping", {"a": 1}, -32602, "it knows no parameter a"),
-            ("counters", {"owner": 1}, -32602, "this parameter is a text: owner")):
+            ("ping", {"a": 1}, -32602, "the method has no parameter a"),
+            ("counters", {"owner": 1}, -32602, "this parameter must be a text: owner")):
         expect(ask(appliance, method, **parameters)["error"], {"code": code, "message": text}, method)
     said = ctl(box, appliance, "pang", expect_code=1)
     expect_in("there is no such method", said.stderr, "what ctl says")
@@ -147,9 +147,9 @@ def the_log_has_levels(box):
     expect((parts["apps/control"], set(parts.values())), ("info", {"info"}), "levels at first")
     for part, level, is_said in (("apps/control", "debug", True), ("apps", "warning", False)):
         expect(ask(appliance, "log.set", component=part, level=level)["result"]["level"], level, "it")
-        before = appliance.log_text().count("control: asked for ping")
+        before = appliance.log_text().count("control: request for ping")
         ask(appliance, "ping")
-        expect(appliance.log_text().count("control: asked for ping") - before, int(is_said),
+        expect(appliance.log_text().count("control: request for ping") - before, int(is_said),
                f"lines of {part} on {level}")
     said = ask(appliance, "log.set", level="error")["result"]
     expect((said, {one["level"] for one in ask(appliance, "log.show")["result"]}),
@@ -265,7 +265,7 @@ def others_may_not_ask(box):
     os.chmod(path_of(appliance), 0o666)
     said = ask_as(appliance, 4711, asks=False)
     expect((said["id"], said["error"]["code"]), (None, -32001), "the refusal")
-    expect_in("the user 4711 may not ask", said["error"]["message"], "what it says")
+    expect_in("the user 4711 may not send requests", said["error"]["message"], "what it says")
     expect(appliance.stats()["services"]["control"]["not_allowed"], 1, "those that may not")
     expect(ask(appliance, "ping")["result"]["appliance"], "test", "what root is answered")
 
@@ -337,13 +337,13 @@ def a_shard_that_is_stuck(box):
     with stopped_thread(appliance.pid, "storage"):
         said = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]
         expect((said["code"], said["message"]),
-               (-32002, "the shard storage has not come to it in 2 s, and may yet do it: see "
+               (-32002, "the shard storage has not handled it in 2 s, and may still do so: see "
                         "`bedplate top`"), "the first answer")
         for _ in range(10):
             said = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]
             expect((said["code"], said["message"]),
-                   (-32000, "the shard storage is stuck: it has not come to an earlier call, and was "
-                            "not asked: see `bedplate top`"), "the next answers")
+                   (-32000, "the shard storage is stuck: it has not handled an earlier call, so "
+                            "this one was not sent: see `bedplate top`"), "the next answers")
             expect(ask(appliance, "blockd.listen", on=True)["result"]["listening"], True, "another")
     wait_for(lambda: "result" in ask(appliance, "blockd.hold", volume="ram0", on=False), "its turn")
     counters = appliance.stats()["services"]["control"]
@@ -362,8 +362,8 @@ def all_places_wait_for_one_shard(box):
         with contextlib.closing(connect(appliance)) as client:
             said = json.loads(line_of(client))["error"]
             expect((said["code"], said["message"]),
-                   (-32000, "1 of 1 connections have asked shards that are stuck, and keep their "
-                            "places: see `bedplate top`, and what keeps the shard storage"),
+                   (-32000, "1 of 1 connections wait for stuck shards, and keep their slots: see "
+                            "`bedplate top`, and find what blocks the shard storage"),
                    "what a newcomer hears")
     wait_for(lambda: ask_or_nothing(appliance) != "", "a place")
 
@@ -385,7 +385,7 @@ def a_record_on_demand(box):
     wait_for(lambda: ask(appliance, "record")["result"]["silent"] == 0, "all threads to answer")
     log = appliance.log_text()
     build = ask(appliance, "ping")["result"]["build"]
-    expect_in(f"record of test, as was asked for: build {build}\n", log, "the log")
+    expect_in(f"record of test, on request: build {build}\n", log, "the log")
     for name in ("storage", "network", "control"):
         expect_true(re.search(rf"thread {name} \(\d+\):\n.*  called from ", log),
                     f"the log says where {name} is")

@@ -232,7 +232,7 @@ def keys_are_heard_beside_a_line_that_is_silent(box):
     box.closing.callback(os.close, master)
     box.closing.callback(os.close, slave)
     top = Console(box, None, options=["--serial", os.ttyname(slave)])
-    top.wait_for(lambda text: "has not answered in time" in text, "what it says of the line")
+    top.wait_for(lambda text: "did not answer in time" in text, "what it says of the line")
     # The first interval begins with the screen. From the second query on, no time of the interval
     # is left.
     asked = bytearray()

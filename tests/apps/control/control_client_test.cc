@@ -110,12 +110,12 @@ TEST(ControlClient, SaysThatNobodyIsThere) {
   listener.close();
   const auto client = ControlClient::connect(address.path);
   CHECK_FALSE(client.ok());
-  STRCMP_EQUAL(("connecting to " + address.path +
-                ": Connection refused; does it run, and has its "
-                "configuration [control]? Root and its own user may ask, and the group that "
-                "[control] names")
-                   .c_str(),
-               said_of(client.error()).c_str());
+  STRCMP_EQUAL(
+      ("connecting to " + address.path +
+       ": Connection refused; start it with [control] in its configuration; only root, its own "
+       "user and the group of [control] may ask")
+          .c_str(),
+      said_of(client.error()).c_str());
 }
 
 TEST(ControlClient, SaysThatTheConnectionEnded) {
@@ -125,7 +125,7 @@ TEST(ControlClient, SaysThatTheConnectionEnded) {
   const auto answered = client.value().ask("ping");
   CHECK_FALSE(answered.ok());
   STRCMP_EQUAL(("asking " + address.path +
-                " for ping: it ended the connection, but said: {\"jsonrpc\":; see its log, and "
+                " for ping: it closed the connection; received: {\"jsonrpc\":; see its log, and "
                 "`bedplate top`")
                    .c_str(),
                said_of(answered.error()).c_str());
@@ -139,7 +139,7 @@ TEST(ControlClient, SaysThatNothingCame) {
   LONGS_EQUAL(11, send(peer.number(), R"({"jsonrpc":)", 11, MSG_NOSIGNAL));
   const auto answered = client.value().ask("ping");
   CHECK_FALSE(answered.ok());
-  STRCMP_CONTAINS(" for ping: it has not answered in time, but said: {\"jsonrpc\":; see",
+  STRCMP_CONTAINS(" for ping: it did not answer in time; received: {\"jsonrpc\":; see",
                   said_of(answered.error()).c_str());
 }
 
@@ -206,9 +206,10 @@ TEST(ControlClient, WaitsNoLongerForWhatOthersAreTold) {
   console.join();
   CHECK_FALSE(answered.ok());
   STRCMP_EQUAL(("asking " + address.path +
-                " for ping: it has not answered in time, but said: a console, ?[1msay; of an "
-                "appliance's own socket, see its log; of one that leads to a serial line: has the "
-                "other end's [control] that line as `serial`, and does nobody else ask over it?")
+                " for ping: it did not answer in time; received: a console, ?[1msay; for an "
+                "appliance's own socket, see its log; for one that leads to a serial line, check "
+                "that the other end's [control] has that line as `serial`, and that nobody else "
+                "uses it")
                    .c_str(),
                said_of(answered.error()).c_str());
 }
@@ -231,7 +232,7 @@ TEST(ControlClient, WhatALineComplainsOfIsNotTheAnswer) {
   const std::string heard =
       heard_over_a_line(R"({"id":null,"error":{"code":-32700,"message":"no \u001b]JSON\n"}})"
                         "\n");
-  STRCMP_CONTAINS(" for ping: it ended the connection, but said: no ?]JSON?; of an appliance's",
+  STRCMP_CONTAINS(" for ping: it closed the connection; received: no ?]JSON?; for an appliance's",
                   heard.c_str());
 }
 
@@ -279,8 +280,8 @@ TEST(ControlClient, SaysThatALineWasHungUp) {
   const auto answered = client.value().ask("ping");
   CHECK_FALSE(answered.ok());
   STRCMP_EQUAL(("asking " + std::string(name) +
-                " for ping: the line was hung up; has the other end's "
-                "[control] this line as `serial`, at the same `serial_baud`?")
+                " for ping: the line was hung up; check that the other end's [control] has this "
+                "line as `serial`, at the same `serial_baud`")
                    .c_str(),
                said_of(answered.error()).c_str());
 }

@@ -79,15 +79,15 @@ TEST(ControlLine, TellsTheLogOnce) {
   plug();
   fd = line.open();
   line.close(&fd);
-  const std::string wanted =
-      "bedplate: control: reading the serial line " + path +
-      ": Input/output error; it is "
-      "opened again, once a second, until that has success\n"
-      "bedplate: opening the serial line " +
-      path +
-      ": No such file or directory; name one that exists: ls /dev/ttyS* /dev/ttyUSB* /dev/ttyACM*\n"
-      "bedplate: control: the serial line " +
-      path + " is there again\n";
+  const std::string wanted = "bedplate: control: reading the serial line " + path +
+                             ": Input/output error; it is reopened once a second, until that "
+                             "succeeds\n"
+                             "bedplate: opening the serial line " +
+                             path +
+                             ": No such file or directory; name one that exists: ls /dev/ttyS* "
+                             "/dev/ttyUSB* /dev/ttyACM*\n"
+                             "bedplate: control: the serial line " +
+                             path + " is available again\n";
   STRCMP_EQUAL(wanted.c_str(), log.text().c_str());
 }
 

@@ -172,7 +172,7 @@ TEST(ControlSession, SaysWhatIsWrong) {
   for (const size_t digits : {65, 308, 309, 400, 4000}) {
     const std::string id(digits, '9');
     STRCMP_CONTAINS(
-        "\"id\":null,\"error\":{\"code\":-32600,\"message\":\"an id has 64 bytes at most\"",
+        "\"id\":null,\"error\":{\"code\":-32600,\"message\":\"an id has at most 64 bytes\"",
         said("{\"jsonrpc\":\"2.0\",\"method\":\"echo\",\"id\":" + id + "}\n").c_str());
   }
   STRCMP_CONTAINS("\"message\":\"a number is too large\"",
@@ -235,7 +235,7 @@ TEST(ControlSession, ALoopThatDoesNotComeToItIsSaidToBeStuck) {
   session->look(UINT64_MAX);
   STRCMP_EQUAL(
       R"({"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"the shard main has not )"
-      "come to it in 2 s, and may yet do it: see `bedplate top`\"}}\n",
+      "handled it in 2 s, and may still do so: see `bedplate top`\"}}\n",
       said("").c_str());
   CHECK(session->is_over() && session->is_held());
   LONGS_EQUAL(1, counters.stuck.read());
@@ -283,7 +283,7 @@ TEST(ControlSession, AShardThatIsStuckIsAskedForNothingMore) {
   site.sessions = {session.get(), &other};
   other.open(-1);
   STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"the shard main is )"
-               "stuck: it has not come to an earlier call, and was not asked: see `bedplate "
+               "stuck: it has not handled an earlier call, so this one was not sent: see `bedplate "
                "top`\"}}\n",
                test::said_to(other, request("cache.flush")).c_str());
   CHECK_FALSE(other.is_over() || other.is_waiting() || other.is_held());
@@ -333,12 +333,13 @@ TEST(ControlSession, ALineGoesOnBehindWhatItCannotRead) {
   said("");
   const std::string good = request("echo", R"("text":"a")");
   const std::string wanted = answer("[\"a\",7,false]");
-  constexpr const char* kTooLong = "a line has less than 8192 bytes";
+  constexpr const char* kTooLong = "a line must be shorter than 8192 bytes";
   for (const size_t step : {size_t{1}, size_t{1000}, size_t{8192}, SIZE_MAX}) {
     for (const size_t bytes : {8191, 8192, 8193, 16384, 100000}) {
       const std::string answered = said(std::string(bytes, 'x') + "\n" + good, step);
       const size_t end = answered.find('\n') + 1;
-      STRCMP_CONTAINS(bytes < 8192 ? "this is no JSON" : kTooLong, answered.substr(0, end).c_str());
+      STRCMP_CONTAINS(bytes < 8192 ? "this is not JSON" : kTooLong,
+                      answered.substr(0, end).c_str());
       STRCMP_EQUAL(wanted.c_str(), answered.substr(end).c_str());
     }
   }

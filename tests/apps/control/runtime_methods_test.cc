@@ -57,11 +57,12 @@ TEST_GROUP(RuntimeMethods) {
 };
 
 TEST(RuntimeMethods, WhatIsTheMachinesIsRefusedToDrainAlone) {
-  STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"draining init: it is )"
-               R"(the machine's, and drains when the appliance ends; end the appliance (SIGTERM), )"
-               R"(or drain another service"}})"
-               "\n",
-               drained("init").c_str());
+  STRCMP_EQUAL(
+      R"({"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"draining init: it )"
+      R"(belongs to the machine, and drains when the appliance ends; end the appliance (SIGTERM), )"
+      R"(or drain another service"}})"
+      "\n",
+      drained("init").c_str());
   drains.turn();
   LONGS_EQUAL(0, init.asked_count);
   CHECK(drains.state_of(1) == ServiceDrains::State::kServing);
