@@ -107,10 +107,10 @@ std::vector<VerbsDemand> plan_verbs_demands(const VerbsSettings& settings,
     region_count += context.count * context.region_count;
   }
   const auto limit = [](int value) { return static_cast<uint64_t>(std::max(value, 0)); };
-  demands.push_back({"regions, with those of processes that join,",
-                     "lower max_count of [[process]], or have fewer exports", region_count,
+  demands.push_back({"regions, including those of processes that join,",
+                     "lower max_count of [[process]], or use fewer exports", region_count,
                      limit(limits.max_mr)});
-  demands.push_back({"protection domains, with those of processes that join,",
+  demands.push_back({"protection domains, including those of processes that join,",
                      "lower max_count of [[process]]", context_count, limit(limits.max_pd)});
   return demands;
 }

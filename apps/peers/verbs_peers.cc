@@ -47,9 +47,9 @@ constexpr char kGiveRights[] =
 
 Error no_rdma_cm() noexcept {
   const bool has_node = errno == EACCES;
-  return error_from_errno("opening %s, by which [verbs] connect = \"rdma_cm\" works", kManager)
+  return error_from_errno("opening %s, which [verbs] connect = \"rdma_cm\" needs", kManager)
       .set_cure("%s", has_node ? kGiveRights
-                               : "load the kernel's module rdma_ucm (modprobe rdma_ucm), or set "
+                               : "load the kernel module rdma_ucm (modprobe rdma_ucm), or set "
                                  "connect = \"socket\", at all peers");
 }
 
@@ -66,8 +66,8 @@ Result<std::unique_ptr<VerbsDevice>> open_device(const VerbsSettings& settings,
 
 // The error for memory that needs several regions: a provider has one key for all its memory.
 Error in_pieces(const VerbsDevice& device, uint64_t bytes, uint64_t region_bytes) noexcept {
-  return error_while("giving the memory for messages with peers to %s", device.kind().name)
-      .set_answer("it is %s, and one region has at most %s", format_bytes(bytes).text,
+  return error_while("registering the memory for messages with peers with %s", device.kind().name)
+      .set_answer("it has %s, but one region has at most %s", format_bytes(bytes).text,
                   format_bytes(region_bytes).text)
       .set_cure("lower max_peers, window, message_bytes or bounce_bytes in [verbs]");
 }
@@ -109,7 +109,7 @@ void VerbsPeers::open(const Configuration& configuration, const AppliancePlan& p
   device_.reset();
   if (settings.required) return;
   for (const Error& error : found) log_error(error);
-  BP_LOG_WARNING("%s: there are no peers, as [verbs] required = false allows", name_.c_str());
+  BP_LOG_WARNING("%s: running without peers, as [verbs] required = false allows", name_.c_str());
 }
 
 bool VerbsPeers::is_valid() const noexcept {
@@ -199,7 +199,7 @@ Result<void> VerbsPeers::create(const Configuration& configuration, PinnedPool& 
     close();
     if (settings.required) return made;
     log_error(made.error());
-    BP_LOG_WARNING("%s: there are no peers, as [verbs] required = false allows", name_.c_str());
+    BP_LOG_WARNING("%s: running without peers, as [verbs] required = false allows", name_.c_str());
     return {};
   }
   counters_ = &counters;

@@ -36,16 +36,16 @@ void check_verbs_peers(ReadTable& table, VerbsSettings& verbs) {
     verbs.max_peers = std::max(count, 1U);
   } else if (count > verbs.max_peers && !table.was_refused("max_peers")) {
     table.refuse_value("max_peers",
-                       "\"max_peers\" is " + std::to_string(verbs.max_peers) + ", and there are " +
+                       "\"max_peers\" is " + std::to_string(verbs.max_peers) + ", but there are " +
                            std::to_string(count) + " peers",
-                       "expected so many or more; or leave it out");
+                       "expected that many or more, or leave it out");
   }
   const bool is_by_cm = verbs.connect == VerbsConnect::kRdmaCm;
   const auto refuse_unix = [&](const TomlNode& of, const char* key,
                                const std::optional<SocketAddress>& address) {
     if (!is_by_cm || !address || address->kind != SocketAddress::Kind::kUnix) return;
     table.refuse_at(find_child(of, key)->position, quoted(key) + " is " + quoted(address->text()),
-                    "expected tcp:ADDRESS:PORT: rdma_cm knows no other");
+                    "expected tcp:ADDRESS:PORT: rdma_cm supports nothing else");
   };
   refuse_unix(node, "listen", verbs.listen);
   const TomlNode* peers = find_child(node, "peer");
@@ -57,7 +57,7 @@ void check_verbs_peers(ReadTable& table, VerbsSettings& verbs) {
     if (table.was_refused("peer.address") || table.was_refused("listen")) continue;
     table.refuse_at(peer.position, "\"address\" is missing in [[verbs.peer]]",
                     "expected address: tcp:ADDRESS:PORT or unix:/PATH; or set \"listen\" in "
-                    "[verbs], where the peer can dial");
+                    "[verbs], if the peer can dial");
   }
 }
 
@@ -66,17 +66,17 @@ void check_verbs(ReadTable& table, VerbsSettings& verbs) {
       !table.was_refused("back_off_max_ms")) {
     table.refuse_value(table.has("back_off_max_ms") ? "back_off_max_ms" : "back_off_min_ms",
                        "\"back_off_max_ms\" is " + std::to_string(verbs.back_off_max_ms) +
-                           ", less than \"back_off_min_ms\", which is " +
-                           std::to_string(verbs.back_off_min_ms),
-                       "expected the longest pause between two attempts to be the longer one");
+                           ", but \"back_off_min_ms\" is " + std::to_string(verbs.back_off_min_ms),
+                       "expected the longest pause between two attempts to be no shorter than the "
+                       "first");
   }
   const bool is_soft = verbs.driver == "rdma_rxe";
   if (is_soft && !table.has("interface") && !table.was_refused("interface")) {
     table.refuse("\"interface\" is missing in [verbs]",
                  "expected text: the network interface that soft RoCE (rdma_rxe) is put on");
   } else if (!is_soft && !table.was_refused("driver")) {
-    table.refuse_keys({"interface"}, "is for driver = \"rdma_rxe\"",
-                      "leave it out: other devices know their interface");
+    table.refuse_keys({"interface"}, "is only for driver = \"rdma_rxe\"",
+                      "leave it out: other devices have their interface");
   }
   check_verbs_peers(table, verbs);
 }
@@ -172,7 +172,7 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
       .help("The kernel module of the device, for an image: `\"mlx5_ib\"`, or `\"rdma_rxe\"` "
             "for soft RoCE.");
   table.text("interface", &settings.interface, 1, kInterfaceNameMax)
-      .otherwise("required of rdma_rxe")
+      .otherwise("required for rdma_rxe")
       .help("The network interface that the first process of an image puts soft RoCE on.");
   table.tables("peer", &settings.peers, 0, kVerbsPeerCountMax);
   table.tables("export", &settings.exports, 0, 32);
@@ -200,7 +200,7 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
     const TomlPosition position = find_child(nodes->children[i], "name")->position;
     if (name == all.appliance.name) {
       file.refuse_at(position, "\"name\" is " + quoted(name) + ", the name of this appliance",
-                     "expected the name that [appliance] has at the peer");
+                     "expected the peer's name in its [appliance]");
     }
     if (std::any_of(all.processes.begin(), all.processes.end(),
                     [&](const ProcessSettings& process) { return process.name == name; })) {
@@ -211,8 +211,9 @@ void check_peer_names(ReadTable& file, const Configuration& all) {
     for (const VerbsPeerSettings& other : std::span(peers).first(i)) {
       if (hash_of_name(other.name.c_str()) != hash_of_name(name.c_str())) continue;
       file.refuse_at(
-          position, "\"name\" is " + quoted(name) + ", which has the hash of " + quoted(other.name),
-          "give the peer another name: rdma_cm has room for a hash only (docs/verbs.md)");
+          position,
+          "\"name\" is " + quoted(name) + ", which has the same hash as " + quoted(other.name),
+          "give the peer another name: rdma_cm transfers only a hash (docs/verbs.md)");
     }
   }
 }

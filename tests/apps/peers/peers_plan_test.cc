@@ -186,10 +186,10 @@ TEST(PeersPlan, DemandsAreThoseOfOneDevice) {
     FAIL(what.c_str());
     std::abort();
   };
-  const VerbsDemand regions = demand("regions, with those of processes that join,");
+  const VerbsDemand regions = demand("regions, including those of processes that join,");
   LONGS_EQUAL(plan.verbs[0].region_count + 3 * plan.verbs[1].region_count, regions.needed);
   LONGS_EQUAL(20, regions.limit);
-  const VerbsDemand domains = demand("protection domains, with those of processes that join,");
+  const VerbsDemand domains = demand("protection domains, including those of processes that join,");
   LONGS_EQUAL(4, domains.needed);
   LONGS_EQUAL(3, domains.limit);
   LONGS_EQUAL(2, demand("queue pairs").needed);

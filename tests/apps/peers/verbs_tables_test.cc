@@ -118,8 +118,8 @@ TEST(VerbsTables, RefusesNamesThatRdmaCmCannotTellApart) {
   const std::string table = "[[verbs.peer]]\nname = ";
   const std::string peers = table + "\"glbvs\"\n" + table + "\"yacxa\"\n";
   ACCEPTED(with_peers(peers));
-  REFUSED("f:19:8: \"name\" is \"yacxa\", which has the hash of \"glbvs\"; give the peer another "
-          "name: rdma_cm has room for a hash only (docs/verbs.md)",
+  REFUSED("f:19:8: \"name\" is \"yacxa\", which has the same hash as \"glbvs\"; give the peer "
+          "another name: rdma_cm transfers only a hash (docs/verbs.md)",
           with_peers("connect = \"rdma_cm\"\n" + peers));
 }
 
@@ -134,9 +134,11 @@ TEST(VerbsTables, RefusesAddresses) {
   REFUSED("f:14:10: \"listen\" is an integer; expected address: tcp:ADDRESS:PORT or unix:/PATH",
           with("listen = 7471\n"));
   const std::string cm = "connect = \"rdma_cm\"\n";
-  REFUSED("f:15:10: \"listen\" is \"unix:/a\"; expected tcp:ADDRESS:PORT: rdma_cm knows no other",
+  REFUSED("f:15:10: \"listen\" is \"unix:/a\"; expected tcp:ADDRESS:PORT: rdma_cm supports nothing "
+          "else",
           with(cm + "listen = \"unix:/a\"\n"));
-  REFUSED("f:17:11: \"address\" is \"unix:/a\"; expected tcp:ADDRESS:PORT: rdma_cm knows no other",
+  REFUSED("f:17:11: \"address\" is \"unix:/a\"; expected tcp:ADDRESS:PORT: rdma_cm supports "
+          "nothing else",
           with(cm + "[[verbs.peer]]\nname = \"b\"\naddress = \"unix:/a\"\n"));
 }
 
@@ -145,22 +147,22 @@ TEST(VerbsTables, RefusesPeers) {
   REFUSED("f:18:8: \"name\" \"b\" is already used by the [[verbs.peer]] at line 16; expected a "
           "different one: each [[verbs.peer]] has its own",
           with_peers(b + b));
-  REFUSED("f:16:8: \"name\" is \"demo\", the name of this appliance; expected the name that "
-          "[appliance] has at the peer",
+  REFUSED("f:16:8: \"name\" is \"demo\", the name of this appliance; expected the peer's name in "
+          "its [appliance]",
           with_peers("[[verbs.peer]]\nname = \"demo\"\n"));
   REFUSED("f:16:8: \"name\" is \"b\", the name of a [[process]]; give the process another name: "
           "messages are sent to both by name",
           with_peers(b + "[[process]]\nname = \"b\"\nuser = \"root\"\ntrusted = false\n"));
   REFUSED("f:14:1: \"address\" is missing in [[verbs.peer]]; expected address: tcp:ADDRESS:PORT or "
-          "unix:/PATH; or set \"listen\" in [verbs], where the peer can dial",
+          "unix:/PATH; or set \"listen\" in [verbs], if the peer can dial",
           with(b));
   const std::string at = "address = \"tcp:10.0.0.2:1\"\n";
   ACCEPTED(with(b + at));
   REFUSED("f:19:11: \"address\" \"tcp:10.0.0.2:1\" is already used by the [[verbs.peer]] at line "
           "16; expected a different one: each [[verbs.peer]] has its own",
           with(b + at + "[[verbs.peer]]\nname = \"c\"\n" + at));
-  REFUSED("f:15:13: \"max_peers\" is 1, and there are 2 peers; expected so many or more; or leave "
-          "it out",
+  REFUSED("f:15:13: \"max_peers\" is 1, but there are 2 peers; expected that many or more, or "
+          "leave it out",
           with_peers("max_peers = 1\n" + b + "[[verbs.peer]]\nname = \"c\"\n"));
   const std::string long_name(32, 'x');
   REFUSED("f:1:1: the name of the appliance, \"" + long_name +
@@ -187,17 +189,17 @@ TEST(VerbsTables, RefusesExports) {
 }
 
 TEST(VerbsTables, RefusesWhatDoesNotGoTogether) {
-  REFUSED("f:14:19: \"back_off_max_ms\" is 5, less than \"back_off_min_ms\", which is 10; expected "
-          "the longest pause between two attempts to be the longer one",
+  REFUSED("f:14:19: \"back_off_max_ms\" is 5, but \"back_off_min_ms\" is 10; expected the longest "
+          "pause between two attempts to be no shorter than the first",
           with("back_off_max_ms = 5\n"));
-  REFUSED("f:14:19: \"back_off_max_ms\" is 1000, less than \"back_off_min_ms\", which is 2000; "
-          "expected the longest pause between two attempts to be the longer one",
+  REFUSED("f:14:19: \"back_off_max_ms\" is 1000, but \"back_off_min_ms\" is 2000; expected the "
+          "longest pause between two attempts to be no shorter than the first",
           with("back_off_min_ms = 2000\n"));
   REFUSED("f:13:1: \"interface\" is missing in [verbs]; expected text: the network interface that "
           "soft RoCE (rdma_rxe) is put on",
           with("driver = \"rdma_rxe\"\n"));
-  REFUSED("f:15:1: \"interface\" is for driver = \"rdma_rxe\"; leave it out: other devices know "
-          "their interface",
+  REFUSED("f:15:1: \"interface\" is only for driver = \"rdma_rxe\"; leave it out: other devices "
+          "have their interface",
           with("driver = \"mlx5_ib\"\ninterface = \"eth0\"\n"));
   REFUSED("f:14:9: no shard has the name \"net\"; expected one of: main",
           with("shard = \"net\"\n"));
