@@ -89,7 +89,7 @@ void write_dump(const char* path) noexcept {
   log_error(error_while("crash: writing the dump to %s, which has %" PRIu64 " of %" PRIu64 " bytes",
                         path, copied.kept_bytes, copied.came_bytes)
                 .set_answer_errno(copied.error_number)
-                .set_cure("name a larger device in [crash], or a good one"));
+                .set_cure("name a larger device in [crash], or one that works"));
 }
 
 Fd open_for_dumps(const std::string& path) noexcept {
@@ -132,7 +132,7 @@ Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexce
     const int advice = is_kept(settings, segment) ? MADV_DODUMP : MADV_DONTDUMP;
     if (madvise(segment.address, segment.bytes, advice) != 0) {
       return error_from_errno("choosing whether a dump keeps %s", segment.owner.text)
-          .set_cure("this is a defect, or a filter of system calls");
+          .set_cure("this is a defect, or a filter refuses system calls");
     }
   }
   return {};

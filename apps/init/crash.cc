@@ -38,7 +38,7 @@ constexpr const char* kDumpAlways = "/sys/module/printk/parameters/always_kmsg_d
 constexpr const char* kThreads = "/proc/self/task";
 constexpr const char* kStoreName = "/sys/module/pstore/parameters/backend";
 constexpr const char* kOldLine = "  | ";
-constexpr const char* kDefect = "this is a defect, or a filter of system calls";
+constexpr const char* kDefect = "this is a defect, or a filter refuses system calls";
 constexpr size_t kLastLineCount = 40;
 constexpr int kSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
 
@@ -152,8 +152,8 @@ void on_crash(int number, siginfo_t* info, void*) {
 int open_for_crash(const char* path, int flags) noexcept {
   const int file = open(path, flags | O_CLOEXEC);
   if (file < 0) {
-    log_error(error_from_errno("opening %s for records of crashes", path)
-                  .set_cure("boot a kernel that has it, or records go to the console only"));
+    log_error(error_from_errno("opening %s for crash records", path)
+                  .set_cure("boot a kernel that has it; otherwise records go to the console only"));
   }
   return file;
 }
@@ -226,10 +226,10 @@ void say_where_records_go() noexcept {
   store[std::strcspn(store, "\n")] = '\0';
   // The kernel prints a missing name as "(null)".
   if (!read.ok() || store[0] == '(' || store[0] == '\0') {
-    BP_LOG_INFO("records of crashes: on the console only; pstore has no store, which [crash] "
-                "drivers may name");
+    BP_LOG_INFO("crash records: on the console only; pstore has no store (name its driver in "
+                "[crash] drivers)");
   } else {
-    BP_LOG_INFO("records of crashes: on the console, and kept by %s", store);
+    BP_LOG_INFO("crash records: on the console, and kept by %s", store);
   }
 }
 
@@ -243,7 +243,7 @@ int show_old_records() noexcept {
     ++record_count;
     if (!show_record(path.c_str()) || unlink(path.c_str()) == 0) continue;
     log_error(error_from_errno("removing the record %s", path.c_str())
-                  .set_cure("clear the store, or later crashes may find no room in it"));
+                  .set_cure("clear the store, or later records may not fit into it"));
   }
   return record_count;
 }

@@ -62,7 +62,7 @@ void leave_children() noexcept {
   }
   // If the kernel reaps children, waitpid waits for all of them, and fails with ECHILD.
   const bool is_reaped = waitpid(-1, nullptr, 0) < 0 && errno == ECHILD;
-  BP_LOG_INFO("drill: %d children and their own have ended; %s", kChildCount,
+  BP_LOG_INFO("drill: %d children and their children have ended; %s", kChildCount,
               is_reaped ? "none is left" : "one is left");
 }
 
@@ -83,7 +83,7 @@ void drill_now(void*) noexcept {
 
 void announce(Drill drill) noexcept {
   BP_ASSERT(the_drill == Drill::kNone);  // there is one for each boot
-  BP_LOG_WARNING("a drill is about to begin, as the kernel's command line says");
+  BP_LOG_WARNING("a drill begins, as requested on the kernel's command line");
   the_drill = drill;
 }
 

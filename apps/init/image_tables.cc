@@ -32,14 +32,15 @@ constexpr Choice<CrashDump> kCrashDumps[] = {
 void check_crash(ReadTable& table, const CrashSettings& crash) {
   if (table.was_refused("dump") || table.was_refused("owners")) return;
   if (crash.dump != CrashDump::kOwners && !crash.owners.empty()) {
-    table.refuse_keys({"owners"}, "is for dump = \"owners\"", "leave it out, or set that");
+    table.refuse_keys({"owners"}, "is only for dump = \"owners\"",
+                      "leave it out, or set dump to \"owners\"");
   } else if (crash.dump == CrashDump::kOwners && crash.owners.empty()) {
     table.refuse("\"owners\" is missing in [crash]",
                  "expected list of owners: the segments that the dump keeps");
   }
   if (table.was_refused("device")) return;
   if (crash.dump == CrashDump::kNone) {
-    table.refuse_keys({"device"}, "is for a dump", "leave it out, or set \"dump\"");
+    table.refuse_keys({"device"}, "is only for a dump", "leave it out, or set \"dump\"");
   } else if (!table.has("device")) {
     table.refuse("\"device\" is missing in [crash]",
                  "expected path: the block device that a dump is written to; or dump = \"none\"");
@@ -47,8 +48,8 @@ void check_crash(ReadTable& table, const CrashSettings& crash) {
     // The kernel splits the command at blanks, and interprets %.
     table.refuse_value(
         "device",
-        "\"device\" is " + quoted(crash.device) + ", which the kernel would not take as one word",
-        "expected a path without blanks and %");
+        "\"device\" is " + quoted(crash.device) + ", which the kernel would not read as one word",
+        "expected a path without blanks or %");
   }
 }
 
@@ -103,7 +104,7 @@ static void describe(ConfigurationTable& table, CrashSettings& settings) {
   table.texts("owners", Type::kOwners, &settings.owners, kSegmentCountMax)
       .help("The segments that are dumped.");
   table.path("device", &settings.device, 1, kDumpDeviceMax)
-      .otherwise("required of a dump")
+      .otherwise("required for a dump")
       .help("The block device that a dump is written to, from its first byte on.");
   table.texts("drivers", Type::kModules, &settings.drivers, 8)
       .help(
@@ -138,7 +139,7 @@ void check_network(ReadTable& file, const TomlNode& node, std::span<const Networ
                                               : "the address " + quoted(network.address);
     return file.refuse_at(
         gateway->position,
-        "\"gateway\" is " + quoted(network.gateway) + ", and the interface has " + wrong,
+        "\"gateway\" is " + quoted(network.gateway) + ", but the interface has " + wrong,
         "expected an \"address\" from which the gateway can be reached");
   }
   for (const NetworkSettings& other : all.first(all.size() - 1)) {
@@ -146,8 +147,9 @@ void check_network(ReadTable& file, const TomlNode& node, std::span<const Networ
     if (!other_way || other_way->family != way->family) continue;
     file.refuse_at(gateway->position,
                    "\"gateway\" " + quoted(network.gateway) +
-                       " is the second of its family: " + other.interface + " has one already",
-                   "expected one way out for IPv4, and one for IPv6: leave out the others");
+                       " is the second of its address family: " + other.interface +
+                       " has one already",
+                   "expected one gateway for IPv4 and one for IPv6: leave out the others");
   }
 }
 

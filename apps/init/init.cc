@@ -93,7 +93,7 @@ Result<void> Init::read_command_line() {
   char text[4096];
   if (auto read = read_text_file("/proc/cmdline", text, sizeof text); !read) {
     Error error = read.error();
-    return error.set_cure("boot a kernel that says how it was started");
+    return error.set_cure("boot a kernel that provides its command line");
   }
   command_line_ = text;
   BP_TRY_ASSIGN(drill_, parse_drill(command_line_value(command_line_, "bedplate.drill")));
@@ -154,7 +154,7 @@ Result<MachineEnd> Init::run() {
   Appliance appliance(configuration_);
   if (appliance.boot()) {
     return error_while("booting the appliance %s", configuration_.appliance.name.c_str())
-        .set_answer("refused, as said above")
+        .set_answer("refused, as reported above")
         .set_cure("correct the configuration, and build the image again");
   }
   const uint64_t ready_ns = monotonic_ns();
@@ -168,8 +168,9 @@ Result<MachineEnd> Init::run() {
   if (signal_number == SIGINT) return settings().init.on_ctrl_alt_del;
   if (signal_number == SIGTERM) return settings().init.on_terminate;
   return error_while("serving")
-      .set_answer("a process that had joined failed, as said above, and on_join_failure is stop")
-      .set_cure("have the process looked at, or set [messages] on_join_failure");
+      .set_answer("a process that had joined failed, as reported above, and on_join_failure is "
+                  "\"stop\"")
+      .set_cure("correct the process, or change [messages] on_join_failure");
 }
 
 // Waits until peers have acknowledged the bytes that the kernel still sends for closed connections:
@@ -178,12 +179,12 @@ void Init::wait_until_sent() noexcept {
   const uint32_t timeout_ms = configuration_.appliance.drain_timeout_ms;
   const uint64_t deadline_ns = monotonic_ns() + timeout_ms * kNsPerMs;
   if (const uint64_t bytes = unsent_bytes()) {
-    BP_LOG_INFO("%s: peers have %" PRIu64 " bytes to take, for %u ms at most",
+    BP_LOG_INFO("%s: peers still have to receive %" PRIu64 " bytes, waiting %u ms at most",
                 configuration_.appliance.name.c_str(), bytes, timeout_ms);
   }
   while (const uint64_t bytes = unsent_bytes()) {
     if (monotonic_ns() >= deadline_ns) {
-      BP_LOG_WARNING("%s: peers have not taken %" PRIu64 " bytes after %u ms, which are lost",
+      BP_LOG_WARNING("%s: peers have not received %" PRIu64 " bytes after %u ms; these are lost",
                      configuration_.appliance.name.c_str(), bytes, timeout_ms);
       return;
     }

@@ -76,7 +76,7 @@ Result<void> raise_limits() noexcept {
   }
   const auto files = read_number_file("/proc/sys/fs/nr_open");
   if (!files) {
-    return error_from_errno("reading /proc/sys/fs/nr_open, how many files may be open")
+    return error_from_errno("reading /proc/sys/fs/nr_open, the maximum of open files")
         .set_cure("boot a kernel with sysctl in its /proc");
   }
   const rlimit most = {*files, *files};
@@ -108,7 +108,7 @@ Result<void> take_ctrl_alt_del() noexcept {
   // handle.
   pthread_sigmask(SIG_BLOCK, &interrupt, nullptr);
   if (reboot(RB_DISABLE_CAD) == 0) return {};
-  return error_from_errno("taking ctrl-alt-del").set_cure("%s", kGiveAllRights);
+  return error_from_errno("taking over ctrl-alt-del").set_cure("%s", kGiveAllRights);
 }
 
 void give_up_ctrl_alt_del() noexcept { reboot(RB_ENABLE_CAD); }

@@ -15,7 +15,7 @@ namespace bedplate {
 
 // The cure if the first process is refused a right that it needs.
 inline constexpr const char* kGiveAllRights =
-    "give the first process all rights: no container, no filter of system calls";
+    "give the first process all rights: no container, no system call filter";
 
 // Opens missing standard streams on the kernel's log, so that no later file gets their descriptors:
 // a kernel without a console starts the first process without them. Requires: /dev is mounted.

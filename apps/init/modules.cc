@@ -20,13 +20,13 @@ namespace {
 
 const char* module_cure(int error_number) noexcept {
   switch (error_number) {
-    case ENOENT: return "it uses what no module before it provides: build the image again";
+    case ENOENT: return "it needs symbols that no earlier module provides: build the image again";
     case ENOEXEC:
-    case EINVAL: return "it must be built for this kernel, and its parameters must be its own";
+    case EINVAL: return "build it for this kernel, and pass only parameters that it has";
     case EKEYREJECTED:
-    case EPERM: return "this kernel takes signed modules only: sign it, or turn Secure Boot off";
+    case EPERM: return "this kernel accepts signed modules only: sign it, or turn Secure Boot off";
     case ENODEV: return "this machine has no such device: name another driver";
-    default: return "the kernel's own messages, above, say more";
+    default: return "see the kernel's messages above";
   }
 }
 
@@ -34,7 +34,7 @@ Result<void> load_module(const std::string& path, const std::string& parameters)
   const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.is_open()) {
     return error_from_errno("loading the module %s", path.c_str())
-        .set_cure("build the image again: its own list names this file");
+        .set_cure("build the image again: its list of modules names this file");
   }
   if (syscall(SYS_finit_module, file.number(), parameters.c_str(), 0) == 0 || errno == EEXIST) {
     return {};

@@ -43,7 +43,7 @@ Result<void> mount_one(const Mount& mount) noexcept {
   const bool is_unknown = errno == ENODEV || errno == ENOENT;
   if (errno == EBUSY || (is_unknown && !mount.is_needed)) return {};
   return error_from_errno("mounting %s at %s", mount.type, mount.path)
-      .set_cure("boot a kernel that has it");
+      .set_cure("boot a kernel that supports it");
 }
 
 }  // namespace

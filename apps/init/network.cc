@@ -28,20 +28,20 @@ Result<uint32_t> wait_for_interface(const NetworkSettings& network) {
   const auto find = [&] { return (index = if_nametoindex(network.interface.c_str())) != 0; };
   if (wait_for_device(network.interface.c_str(), find)) return index;
   return error_while("looking for the interface %s", network.interface.c_str())
-      .set_answer("there is none of this name; there are: %s", interface_names().c_str())
+      .set_answer("it does not exist; there are: %s", interface_names().c_str())
       .set_cure("correct interface or driver (now %s) in [[network]]", network.driver.c_str());
 }
 
 const char* network_cure(int error_number) noexcept {
   switch (error_number) {
     case EINVAL:
-    case ERANGE: return "set an mtu in [[network]] that the device takes, or none";
+    case ERANGE: return "set an mtu in [[network]] that the device accepts, or none";
     case EADDRNOTAVAIL: return "set an address in [[network]] that an interface may have";
     case EEXIST: return "give each [[network]] an address, and a gateway, of its own";
     case ENETUNREACH:
     case EHOSTUNREACH: return "name a gateway that lies in the address's network";
     case EPERM: return kGiveAllRights;
-    default: return "the kernel's own messages, above, may say more";
+    default: return "see the kernel's messages above";
   }
 }
 
@@ -64,7 +64,7 @@ Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
   BP_TRY_ASSIGN(const uint32_t index, wait_for_interface(network));
   NetlinkMessage link = link_up_message(index, network.mtu);
   BP_TRY(told(kernel.request(link), network, "bringing up the link, MTU",
-              network.mtu == 0 ? "as it is," : std::to_string(network.mtu)));
+              network.mtu == 0 ? "unchanged," : std::to_string(network.mtu)));
   // The configuration accepts only texts that these functions can parse.
   const auto address = parse_ip_prefix(network.address);
   BP_ASSERT(address || network.address.empty());
@@ -80,7 +80,7 @@ Result<void> bring_up(NetlinkSocket& kernel, const NetworkSettings& network) {
   }
   BP_LOG_INFO("%s: up, %s%s%s%s", network.interface.c_str(),
               network.address.empty() ? "no address" : network.address.c_str(),
-              network.gateway.empty() ? "" : " by way of ", network.gateway.c_str(),
+              network.gateway.empty() ? "" : ", gateway ", network.gateway.c_str(),
               has_carrier(network) ? "" : "; no carrier yet");
   return {};
 }
@@ -111,7 +111,7 @@ Result<void> bring_networks_up(const std::vector<NetworkSettings>& networks) {
   NetworkSettings loopback;
   loopback.interface = "lo";
   NetlinkMessage up = link_up_message(if_nametoindex("lo"), 0);
-  BP_TRY(told(kernel.request(up), loopback, "bringing up the link, MTU", "as it is,"));
+  BP_TRY(told(kernel.request(up), loopback, "bringing up the link, MTU", "unchanged,"));
   for (const NetworkSettings& network : networks) BP_TRY(bring_up(kernel, network));
   return {};
 }

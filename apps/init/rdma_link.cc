@@ -15,11 +15,11 @@ namespace {
 const char* link_cure(int error_number) noexcept {
   switch (error_number) {
     case ENODEV: return "name an interface of this machine in [verbs]";
-    case ENOENT: return "build the image again: a module that rdma_rxe takes is missing";
+    case ENOENT: return "build the image again: a module that rdma_rxe needs is missing";
     case EINVAL:
     case EOPNOTSUPP: return "set driver = \"rdma_rxe\" in [verbs], and build the image again";
     case EPERM: return kGiveAllRights;
-    default: return "the kernel's own messages, above, may say more";
+    default: return "see the kernel's messages above";
   }
 }
 
@@ -31,7 +31,7 @@ Result<void> make_soft_roce(const std::string& device, const std::string& interf
   NetlinkMessage message = soft_roce_message(device, interface);
   const int outcome = kernel.request(message);
   if (outcome == 0 || outcome == EEXIST) return {};
-  return error_while("putting the RDMA device %s on %s", device.c_str(), interface.c_str())
+  return error_while("creating the RDMA device %s on %s", device.c_str(), interface.c_str())
       .set_answer_errno(outcome)
       .set_cure("%s", link_cure(outcome));
 }

@@ -59,17 +59,17 @@ Result<void> Watchdog::set_timeout() noexcept {
       (ioctl(device_.number(), WDIOC_SETTIMEOUT, &timeout_s) != 0 &&
        (errno != EOPNOTSUPP || ioctl(device_.number(), WDIOC_GETTIMEOUT, &timeout_s) != 0))) {
     return error_from_errno("starting the watchdog %s with %d s", path, wanted_s)
-        .set_cure("name its driver in [watchdog], another timeout_s, or set required = false");
+        .set_cure("name its driver in [watchdog], set another timeout_s, or set required = false");
   }
   if (timeout_s < kTimeoutMinS || 2 * int64_t{timeout_s} < wanted_s) {
     return error_while("starting the watchdog %s with %d s", path, wanted_s)
-        .set_answer("it resets the machine after %d s, and cannot be set", timeout_s)
+        .set_answer("it resets the machine after %d s, and this cannot be changed", timeout_s)
         .set_cure("set timeout_s in [watchdog] to %d, or required = false",
                   std::max(timeout_s, kTimeoutMinS));
   }
   timeout_ns_ = static_cast<uint64_t>(timeout_s) * kNsPerSecond;
   BP_LOG_INFO("watchdog %s: resets the machine after %d s%s", path, timeout_s,
-              timeout_s == wanted_s ? "" : ", which is its own choice");
+              timeout_s == wanted_s ? "" : ", as its driver chose");
   return {};
 }
 
@@ -99,8 +99,8 @@ void Watchdog::feed() noexcept {
     const uint64_t last = beats_[i].last_ns.load(std::memory_order_relaxed);
     if (now < last + patience_ns) continue;
     if (!is_hungry_) {
-      BP_LOG_ERROR("watchdog: not fed any more: the event loop of shard %u has not turned for "
-                   "%" PRIu64 " s",
+      BP_LOG_ERROR("watchdog: no longer fed: the event loop of shard %u has been stuck for %" PRIu64
+                   " s",
                    i, (now - last) / kNsPerSecond);
     }
     is_hungry_ = true;
@@ -119,7 +119,7 @@ void Watchdog::crash_thread_of(uint32_t index, uint64_t now_ns) noexcept {
   const pid_t thread = beats_[index].thread.load(std::memory_order_relaxed);
   const bool is_deaf = crashed_ns_ != 0 || thread == 0;
   BP_LOG_ERROR("watchdog: the event loop of shard %u hangs%s", index,
-               is_deaf ? ", and its thread takes no signal" : "");
+               is_deaf ? ", and its thread handles no signal" : "");
   crashed_ns_ = now_ns;
   tgkill(getpid(), is_deaf ? gettid() : thread, SIGABRT);
 }

@@ -28,7 +28,7 @@ def expect_record(machine, *lines, function):
     """Expects `lines` and the calls on the console, in this order. One of the calls is from
     `function`, which belongs to the drill."""
     call = r"called from /init (0x[0-9a-f]+)$"
-    machine.expect_lines(r"a drill is about to begin", *lines, call)
+    machine.expect_lines(r"a drill begins, as requested", *lines, call)
     machine.expect(r"crash: (dumping|(reboot|power-off|halt) in)")
     addresses = [match.group(1) for match in (re.search(call, line) for line in machine.lines)
                  if match]
@@ -72,7 +72,7 @@ def refused_boot_ends_at_ctrl_alt_del():
 def children_are_reaped():
     with Image() as image:
         with Machine(image.path, KERNEL=VMLINUX, APPEND="bedplate.drill=children") as machine:
-            machine.expect(r"drill: 8 children and their own have ended; none is left$")
+            machine.expect(r"drill: 8 children and their children have ended; none is left$")
 
 
 # ---- Crashed ----
@@ -121,7 +121,7 @@ def fault_is_kept_in_pstore_over_a_reboot():
     with Image(tables=tables) as image:
         with Machine(image.path, reboots=True, KERNEL=VMLINUX,
                      APPEND=f"bedplate.drill=fault {RAMOOPS}") as machine:
-            machine.expect(r"records of crashes: on the console, and kept by ramoops$")
+            machine.expect(r"crash records: on the console, and kept by ramoops$")
             expect_record(machine, r"crash: signal 11 \(SEGV\) at address 0x1000 in thread main, "
                                    r"build [0-9a-f]{40}$", function="drill_now")
             machine.expect(r"crash: reboot in 0 s$")
@@ -141,12 +141,12 @@ def fault_is_kept_in_the_firmwares_variables():
     tables = '[crash]\ndelay_s = 0\ndrivers = ["efi_pstore"]'
     with Image(tables=tables, options=options) as image:
         with Machine(image.path, reboots=True, UEFI="1") as machine:
-            machine.expect(r"records of crashes: on the console, and kept by efi$")
+            machine.expect(r"crash records: on the console, and kept by efi$")
             machine.expect_lines(r"crash: reboot in 0 s$",
                                  r"record of an earlier crash, dmesg-efi-\d+:$",
                                  r"\| error: crash: signal 11 \(SEGV\) at address 0x1000")
             # It crashes again and again. A record that was shown is removed: none is shown twice.
-            machine.expect_lines(*[r"bedplate: records of crashes: "] * 3)
+            machine.expect_lines(*[r"bedplate: crash records: "] * 3)
             records = re.findall(r"record of an earlier crash, (\S+):", "\n".join(machine.lines))
             if len(records) != len(set(records)):
                 raise machine.failure(f"shown twice: {records}")
@@ -186,7 +186,7 @@ def loop_that_hangs_leaves_a_record():
                      APPEND=f"bedplate.drill=hang {RAMOOPS}") as machine:
             machine.expect(r"watchdog /dev/watchdog: resets the machine after 4 s$")
             expect_record(
-                machine, r"watchdog: not fed any more: the event loop of shard 0 has not turned",
+                machine, r"watchdog: no longer fed: the event loop of shard 0 has been stuck",
                 r"watchdog: the event loop of shard 0 hangs$",
                 r"crash: signal 6 \(ABRT\) in thread main, build [0-9a-f]{40}$",
                 function="drill_now")
@@ -205,7 +205,7 @@ def loop_that_hangs_without_a_signal_leaves_a_record():
                      APPEND="bedplate.drill=hang-deaf") as machine:
             machine.expect_lines(
                 r"watchdog: the event loop of shard 0 hangs$",
-                r"watchdog: the event loop of shard 0 hangs, and its thread takes no signal$",
+                r"watchdog: the event loop of shard 0 hangs, and its thread handles no signal$",
                 r"crash: signal 6 \(ABRT\) in thread init, build ", r"crash: power-off in 0 s$")
             machine.expect_end("guest-shutdown")
 
@@ -214,7 +214,7 @@ def control_thread_that_hangs_is_reset_by_the_watchdog():
     with Image(tables=WATCHDOG) as image:
         with Machine(image.path, "-device", "i6300esb", KERNEL=VMLINUX,
                      APPEND="bedplate.drill=hang-control") as machine:
-            machine.expect(r"a drill is about to begin")
+            machine.expect(r"a drill begins, as requested")
             machine.expect_end("guest-reset", by_watchdog=True)
 
 
@@ -266,11 +266,12 @@ def watchdog_whose_time_cannot_be_set_is_taken_as_it_is():
         given = "--module", build_module(work, "fixed", FIXED_WATCHDOG)
         for tables, lines in [
                 ("[watchdog]\ntimeout_s = 10",
-                 [r"watchdog /dev/watchdog: resets the machine after 6 s, which is its own choice$",
+                 [r"watchdog /dev/watchdog: resets the machine after 6 s, as its driver chose$",
                   r"bedplate: ready$"]),
                 ("[watchdog]\ntimeout_s = 13\n[crash]\ndelay_s = 0",
                  [r"starting the watchdog /dev/watchdog with 13 s: it resets the machine after 6 "
-                  r"s, and cannot be set; set timeout_s in \[watchdog\] to 6, or required = false$",
+                  r"s, and this cannot be changed; set timeout_s in \[watchdog\] to 6, or "
+                  r"required = false$",
                   r"the machine ends: reboot in 0 s$"])]:
             with Image(tables=tables, options=given) as image, \
                     Machine(image.path, KERNEL=VMLINUX) as machine:

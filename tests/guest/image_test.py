@@ -119,7 +119,7 @@ def clients_write_and_read_and_ctrl_alt_del_drains():
         # data.
         with Image(config) as image, Machine(image.path, "-action", "shutdown=pause") as machine:
             machine.expect(r"first process of Linux 6\.1\.")
-            machine.expect(r"eth0: up, 10\.0\.2\.15/24 by way of 10\.0\.2\.2$")
+            machine.expect(r"eth0: up, 10\.0\.2\.15/24, gateway 10\.0\.2\.2$")
             machine.expect(r"capabilities kept: SYS_BOOT$")
             machine.expect_ready()
             uri = f"nbd://127.0.0.1:{machine.port}/ram0"
@@ -202,7 +202,7 @@ name = "other"
                            r"list of peers does not contain this name; ")
     with Image(tables=tables.replace('interface = "eth0"\nlisten', 'interface = "eth7"\nlisten'),
                pool="64 MiB") as image, Machine(image.path) as machine:
-        machine.expect(r"putting the RDMA device rxe0 on eth7: No such device; name an interface "
+        machine.expect(r"creating the RDMA device rxe0 on eth7: No such device; name an interface "
                        r"of this machine in \[verbs\]$")
         machine.expect(r"the machine ends: reboot in 5 s$")
 
@@ -292,7 +292,7 @@ def processes_seccomp_and_ipv6_have_the_rights_they_need():
     with Image(tables=tables, enforce="seccomp", listen='"tcp:[fd00::7]:10809"') as image:
         with Machine(image.path, "-netdev", "user,id=two", "-device",
                      "virtio-net-pci,netdev=two,romfile=", KERNEL=VMLINUX) as machine:
-            machine.expect(r"eth1: up, fd00::7/64 by way of fd00::1$")
+            machine.expect(r"eth1: up, fd00::7/64, gateway fd00::1$")
             machine.expect(r"capabilities kept: SYS_BOOT, SYS_PTRACE$")
             machine.expect_ready()
 
@@ -346,7 +346,7 @@ def what_stops_a_boot_is_said_and_the_machine_ends():
     tables = ('[crash]\naction = "power-off"\ndelay_s = 0\n'
               '[[network]]\ninterface = "eth7"\naddress = "10.0.2.15/24"')
     with Image(tables=tables) as image, Machine(image.path, KERNEL=VMLINUX) as machine:
-        machine.expect(r"looking for the interface eth7: there is none of this name; there are: "
+        machine.expect(r"looking for the interface eth7: it does not exist; there are: "
                        r"lo, eth0; correct interface or driver \(now virtio_net\) in ")
         machine.expect(r"the machine ends: power-off in 0 s$")
         machine.expect_end("guest-shutdown")

@@ -85,8 +85,8 @@ TEST(Crash, IsRecordedAndEndsTheMachine) {
   const test::Ended ended = machine.run("CrashByASignal");
   CHECK(ended.said("crash: signal 4 (ILL) in thread "));
   CHECK(ended.said("crash: halt in 1 s"));
-  CHECK(ended.said("opening /sys/module/printk/parameters/always_kmsg_dump for records of crashes: "
-                   "No such file"));
+  CHECK(ended.said("opening /sys/module/printk/parameters/always_kmsg_dump for crash records: No "
+                   "such file"));
   LONGS_EQUAL(test::kMachineEnded, ended.exit_code);
 }
 
@@ -127,7 +127,7 @@ TEST(Crash, OfAnEarlierOneOurLinesAreShownOnce) {
   machine.write("/sys/fs/pstore/dmesg-1",
                 "<6>kernel talk\n<3>bedplate: crash: signal 11\n<3>bedplate:   | an older one\n");
   const std::string text = said("OldRecords");
-  STRCMP_CONTAINS("records of crashes: on the console, and kept by ramoops", text.c_str());
+  STRCMP_CONTAINS("crash records: on the console, and kept by ramoops", text.c_str());
   STRCMP_CONTAINS("record of an earlier crash, dmesg-1:", text.c_str());
   STRCMP_CONTAINS("  | crash: signal 11\n", text.c_str());
   CHECK(text.find("an older one") == text.npos && text.find("kernel talk") == text.npos);

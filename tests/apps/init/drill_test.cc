@@ -53,7 +53,7 @@ TEST(Drill, WithoutOneNothingHappens) {
 TEST(Drill, EndsItsProcessInItsWay) {
   BP_SKIP_UNDER_SANITIZER();  // a sanitizer handles faults itself
   const test::Ended asserted = drilled(Drill::kAssertion);
-  CHECK(asserted.said("a drill is about to begin") && asserted.said("this is a drill"));
+  CHECK(asserted.said("a drill begins, as requested") && asserted.said("this is a drill"));
   LONGS_EQUAL(SIGABRT, asserted.signal);
   LONGS_EQUAL(SIGTERM, drilled(Drill::kTerminate).signal);
   LONGS_EQUAL(SIGSEGV, drilled(Drill::kFault).signal);
@@ -68,5 +68,5 @@ TEST(Drill, ChildrenAreWaitedFor) {
     begin_drill(Drill::kChildren, loop);
     loop.timers().expire(UINT64_MAX - 1);
   });
-  CHECK(ended.said("drill: 8 children and their own have ended; none is left"));
+  CHECK(ended.said("drill: 8 children and their children have ended; none is left"));
 }

@@ -81,17 +81,17 @@ TEST(ImageTables, RefusesAddresses) {
 }
 
 TEST(ImageTables, AGatewayNeedsAnAddressOfItsKind) {
-  REFUSED("f:15:11: \"gateway\" is \"10.0.0.1\", and the interface has no address; expected an "
+  REFUSED("f:15:11: \"gateway\" is \"10.0.0.1\", but the interface has no address; expected an "
           "\"address\" from which the gateway can be reached",
           with("[[network]]\ninterface = \"a\"\ngateway = \"10.0.0.1\"\n"));
-  REFUSED("f:16:11: \"gateway\" is \"10.0.0.1\", and the interface has an address of the other "
+  REFUSED("f:16:11: \"gateway\" is \"10.0.0.1\", but the interface has an address of the other "
           "family; expected an \"address\" from which the gateway can be reached",
           with("[[network]]\ninterface = \"a\"\naddress = \"fd00::2/64\"\n"
                "gateway = \"10.0.0.1\"\n"));
 }
 
 TEST(ImageTables, AGatewayLiesInTheNetwork) {
-  REFUSED("f:16:11: \"gateway\" is \"10.0.1.1\", and the interface has the address "
+  REFUSED("f:16:11: \"gateway\" is \"10.0.1.1\", but the interface has the address "
           "\"10.0.0.2/24\"; expected an \"address\" from which the gateway can be reached",
           with("[[network]]\ninterface = \"a\"\naddress = \"10.0.0.2/24\"\n"
                "gateway = \"10.0.1.1\"\n"));
@@ -104,8 +104,8 @@ TEST(ImageTables, AGatewayLiesInTheNetwork) {
 TEST(ImageTables, AFamilyHasOneGateway) {
   const std::string one = "[[network]]\ninterface = \"a\"\naddress = \"10.0.0.2/24\"\n"
                           "gateway = \"10.0.0.1\"\n[[network]]\ninterface = \"b\"\n";
-  REFUSED("f:20:11: \"gateway\" \"10.0.1.1\" is the second of its family: a has one already; "
-          "expected one way out for IPv4, and one for IPv6: leave out the others",
+  REFUSED("f:20:11: \"gateway\" \"10.0.1.1\" is the second of its address family: a has one "
+          "already; expected one gateway for IPv4 and one for IPv6: leave out the others",
           with(one + "address = \"10.0.1.2/24\"\ngateway = \"10.0.1.1\"\n"));
   ACCEPTED(with(one + "address = \"fd00::2/64\"\ngateway = \"fd00::1\"\n"));
 }
@@ -113,8 +113,8 @@ TEST(ImageTables, AFamilyHasOneGateway) {
 TEST(ImageTables, ADumpsDeviceIsOneWord) {
   for (const char* wrong : {"/dev/disk/by-label/a b", "/dev/%p"}) {
     REFUSED("f:15:10: \"device\" is \"" + std::string(wrong) +
-                "\", which the kernel would not "
-                "take as one word; expected a path without blanks and %",
+                "\", which the kernel would not read as one word; expected a path without blanks "
+                "or %",
             with("[crash]\ndump = \"metadata\"\ndevice = \"" + std::string(wrong) + "\"\n"));
   }
 }
@@ -132,8 +132,9 @@ TEST(ImageTables, ADumpHasAPlaceAndOwners) {
   REFUSED("f:13:1: \"owners\" is missing in [crash]; expected list of owners: the segments that "
           "the dump keeps",
           with("[crash]\ndump = \"owners\"\ndevice = \"/dev/vda\"\n"));
-  REFUSED("f:14:1: \"device\" is for a dump; leave it out, or set \"dump\"",
+  REFUSED("f:14:1: \"device\" is only for a dump; leave it out, or set \"dump\"",
           with("[crash]\ndevice = \"/dev/vda\"\n"));
-  REFUSED("f:16:1: \"owners\" is for dump = \"owners\"; leave it out, or set that",
+  REFUSED("f:16:1: \"owners\" is only for dump = \"owners\"; leave it out, or set dump to "
+          "\"owners\"",
           with("[crash]\ndump = \"metadata\"\ndevice = \"/dev/vda\"\nowners = [\"heap\"]\n"));
 }

@@ -62,7 +62,7 @@ TEST(Init, AKernelThatSaysNothingOfItsStartEndsTheMachine) {
   BP_SKIP_WITHOUT_MACHINE();
   test::FakeMachine machine;
   std::filesystem::remove(machine.path("/proc/cmdline"));
-  ends_with(machine, {"/proc/cmdline: No such file", "boot a kernel that says how it was started",
+  ends_with(machine, {"/proc/cmdline: No such file", "boot a kernel that provides its command line",
                       "the machine ends: reboot in 5 s"});
 }
 
@@ -96,15 +96,15 @@ TEST(Init, AKernelWithoutSysctlEndsTheMachine) {
   test::FakeMachine machine;
   machine.write("/bedplate.toml", kGood);
   std::filesystem::remove(machine.path("/proc/sys/fs/nr_open"));
-  ends_with(machine, {"reading /proc/sys/fs/nr_open, how many files may be open: No such file"});
+  ends_with(machine, {"reading /proc/sys/fs/nr_open, the maximum of open files: No such file"});
 }
 
 TEST(Init, AnApplianceThatIsRefusedEndsTheMachine) {
   BP_SKIP_WITHOUT_MACHINE();
   test::FakeMachine machine;
   machine.write("/bedplate.toml", std::string(kGood) + "[crash]\naction = \"halt\"\ndelay_s = 7\n");
-  ends_with(machine, {"records of crashes: on the console only",
-                      "booting the appliance demo: refused, as said above",
+  ends_with(machine, {"crash records: on the console only",
+                      "booting the appliance demo: refused, as reported above",
                       "the machine ends: halt in 7 s"});
 }
 
@@ -113,7 +113,7 @@ TEST(Init, ACrashIsToldToTheKernelAndEndsTheMachine) {
   test::FakeMachine machine;
   machine.write("/bedplate.toml", kGood);
   machine.write("/proc/cmdline", "bedplate.drill=boot");
-  ends_with(machine, {"a drill is about to begin", "this is a drill", "crash: signal 6 (ABRT)",
+  ends_with(machine, {"a drill begins, as requested", "this is a drill", "crash: signal 6 (ABRT)",
                       "crash: reboot in 5 s"});
   std::ifstream kernel_log(machine.path("/dev/kmsg"));
   const std::string told(std::istreambuf_iterator<char>(kernel_log), {});

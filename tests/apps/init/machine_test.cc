@@ -88,7 +88,8 @@ TEST(Machine, WithoutTheRightToCtrlAltDelTheCureIsNamed) {
     outcome_of_reboot = -EPERM;
     if (answer_reboots()) log_error(take_ctrl_alt_del().error());
   });
-  CHECK(ended.said("taking ctrl-alt-del: Operation not permitted; give the first process all"));
+  CHECK(ended.said("taking over ctrl-alt-del: Operation not permitted; give the first process "
+                   "all"));
 }
 
 TEST(Machine, RaisesItsLimits) {

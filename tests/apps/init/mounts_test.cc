@@ -92,7 +92,7 @@ TEST(Mounts, APlaceThatIsNoDirectoryIsTheImagesFault) {
 
 TEST(Mounts, AKernelWithoutOneThatIsNeededWillNot) {
   const test::Ended ended = mount_all("sysfs", ENODEV);
-  CHECK(ended.said("mounting sysfs at /sys: No such device; boot a kernel that has it"));
+  CHECK(ended.said("mounting sysfs at /sys: No such device; boot a kernel that supports it"));
   LONGS_EQUAL(2, ended.exit_code);
   CHECK(mount_all("pstore", EPERM).said("mounting pstore at /sys/fs/pstore: Operation not"));
 }

@@ -52,7 +52,7 @@ TEST(Network, LoopbackAloneIsBroughtUp) {
 
 TEST(Network, EachIsSaidAsItIs) {
   said(bring_up_apart({loopback_with("10.9.8.7/24", "10.9.8.1", 1400)}),
-       "lo: up, 10.9.8.7/24 by way of 10.9.8.1");
+       "lo: up, 10.9.8.7/24, gateway 10.9.8.1");
   said(bring_up_apart({loopback_with("")}), "lo: up, no address");
 }
 
@@ -61,8 +61,8 @@ TEST(Network, AnInterfaceThatNeverComesIsSaidWithThoseThatAreThere) {
   network.interface = "eth7";
   network.driver = "e1000e";
   said(bring_up_apart({network}),
-       "looking for the interface eth7: there is none of this name; there are: lo; correct "
-       "interface or driver (now e1000e) in [[network]]");
+       "looking for the interface eth7: it does not exist; there are: lo; correct interface or "
+       "driver (now e1000e) in [[network]]");
 }
 
 TEST(Network, WhatTheKernelRefusesHasItsCure) {

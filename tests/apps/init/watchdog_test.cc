@@ -119,14 +119,14 @@ TEST(Watchdog, NoneIsWantedByDefault) {
 
 TEST(Watchdog, TheDevicesOwnTimeoutIsTaken) {
   CHECK(start_with({}).said("watchdog /dev/null: resets the machine after 30 s\n"));
-  CHECK(start_with({.timeout_s = 60}).said("after 60 s, which is its own choice"));
-  CHECK(start_with({.timeout_s = 15, .can_be_set = false}).said("after 15 s, which is its own"));
+  CHECK(start_with({.timeout_s = 60}).said("after 60 s, as its driver chose"));
+  CHECK(start_with({.timeout_s = 15, .can_be_set = false}).said("after 15 s, as its driver chose"));
 }
 
 TEST(Watchdog, LessThanHalfOfWhatIsAskedForIsRefused) {
   CHECK(start_with({.timeout_s = 14})
-            .said("it resets the machine after 14 s, and cannot be set; "
-                  "set timeout_s in [watchdog] to 14"));
+            .said("it resets the machine after 14 s, and this cannot be changed; set timeout_s in "
+                  "[watchdog] to 14"));
   CHECK(start_with({.timeout_s = 1, .can_be_set = false}).said("[watchdog] to 2, or required"));
 }
 
@@ -177,10 +177,10 @@ TEST(Watchdog, ALoopThatDoesNotTurnIsNotFedAndThenCrashes) {
     });
   });
   // At least one second, and more if this process got no core.
-  constexpr char kHungry[] = "not fed any more: the event loop of shard 0 has not turned for ";
+  constexpr char kHungry[] = "no longer fed: the event loop of shard 0 has been stuck for ";
   CHECK(ended.said(kHungry));
   CHECK(std::atoi(std::strstr(ended.text, kHungry) + sizeof kHungry - 1) >= 1);
-  CHECK(ended.said("the event loop of shard 0 hangs, and its thread takes no signal"));
+  CHECK(ended.said("the event loop of shard 0 hangs, and its thread handles no signal"));
   LONGS_EQUAL(SIGABRT, ended.signal);
 }
 
