@@ -42,7 +42,7 @@ Result<void> HttpService::plan(ServicePlan& plan) {
       .encryption = settings_.tls.is_empty() ? Encryption::kNone : Encryption::kAlways,
       .tls_cure = "set tls_certificate and tls_key in [http]"};
   if (settings_.token_file.empty() && settings_.tls.client_authorities.empty()) {
-    terms.local_only = {"others than this machine reach it, and no token is asked for",
+    terms.local_only = {"other machines can reach it, and it requires no token",
                         "set token_file or tls_client_authorities in [http], or listen at "
                         "tcp:127.0.0.1:PORT or unix:PATH"};
   }
@@ -88,7 +88,8 @@ Result<std::string> HttpService::read_token() const {
   if (!read.ok()) {
     const bool is_missing = access(settings_.token_file.c_str(), F_OK) != 0;
     error.set_answer("%s", read.error().answer);
-    return error.set_cure("%s", is_missing ? "make it (openssl rand -hex 32), or correct token_file"
+    return error.set_cure("%s", is_missing ? "create it (openssl rand -hex 32), or correct "
+                                             "token_file"
                                            : read.error().cure);
   }
   std::string_view token = read.value().text;
@@ -98,8 +99,9 @@ Result<std::string> HttpService::read_token() const {
   if (token.size() >= kTokenBytesMin && token.size() <= kTokenBytesMax && is_visible) {
     return std::string(token);
   }
-  error.set_answer("it has %zu bytes, or some that are no visible ASCII", token.size());
-  return error.set_cure("write 16 to 256 of these in one line: openssl rand -hex 32");
+  error.set_answer("it has %zu bytes, or bytes that are not visible ASCII", token.size());
+  return error.set_cure("write 16 to 256 visible ASCII characters in one line: openssl rand -hex "
+                        "32");
 }
 
 Result<void> HttpService::create(ServiceContext& context) {

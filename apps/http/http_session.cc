@@ -251,10 +251,10 @@ void HttpSession::say_events(const HttpRequest& request) noexcept {
     char text[160];
     TextWriter why(text);
     if (is_ready) {
-      why.text("As many clients have /events as may: ").number(site_->listeners_max);
+      why.text("Too many clients read /events; the limit is ").number(site_->listeners_max);
       why.text(", half of max_connections.\n");
     } else {
-      why.text("The appliance drains.\n");
+      why.text("The appliance is draining.\n");
     }
     site_->counters->refused.add(1);
     say(503, kPlain, {text, why.bytes()}, "Retry-After: 10\r\n", request.is_head);

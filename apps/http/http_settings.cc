@@ -40,12 +40,12 @@ void describe(ConfigurationTable& table, HttpSettings& settings) {
       .unique()
       .help("The addresses to use instead as the first process of an image.");
   table.path("token_file", &settings.token_file, 1, 255)
-      .otherwise("no token is asked for")
+      .otherwise("no token is required")
       .help("A file with the token, of 16 to 256 bytes, that each request must carry: "
             "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up; it is "
             "readable by its owner alone, or belongs to root with mode 0640.");
   table.path("tls_certificate", &settings.tls.certificate, 1, 255)
-      .otherwise("none: HTTP is in clear")
+      .otherwise("none: plain HTTP")
       .help("The server's certificate, in PEM, followed by the intermediate certificates; all "
             "of `listen` is then HTTPS ([http.md](http.md#tls)).");
   table.path("tls_key", &settings.tls.key, 1, 255)
@@ -57,7 +57,7 @@ void describe(ConfigurationTable& table, HttpSettings& settings) {
       .help("Certificates of authorities, in PEM: a client must present a certificate signed by "
             "one of them or, if there is a `token_file`, the token.");
   table.text("host", &settings.host, 1, 253)
-      .otherwise("it has no name")
+      .otherwise("no name")
       .help("A host name that requests may use, besides addresses and `localhost`. A request "
             "for another name is refused: a foreign web page may have made it.");
   table.integer("max_connections", &settings.max_connections, 1, kConnectionsMax)

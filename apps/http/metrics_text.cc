@@ -83,10 +83,11 @@ size_t MetricsText::write(std::span<char> to) noexcept {
 }
 
 void MetricsText::write_appliance(TextWriter* writer) const noexcept {
-  writer->text("# HELP bedplate_appliance_info Whose counters these are.\n"
-               "# TYPE bedplate_appliance_info gauge\nbedplate_appliance_info{name=\"");
+  writer->text("# HELP bedplate_appliance_info The appliance that these counters belong to.\n"
+               "# TYPE bedplate_appliance_info gauge\n"
+               "bedplate_appliance_info{name=\"");
   writer->escaped(counters_.appliance(), "\\\"").text("\"} 1\n");
-  writer->text("# HELP bedplate_appliance_uptime_seconds How long it counts.\n"
+  writer->text("# HELP bedplate_appliance_uptime_seconds The time since the counters began.\n"
                "# TYPE bedplate_appliance_uptime_seconds gauge\n"
                "bedplate_appliance_uptime_seconds{} ");
   writer->billionths(monotonic_ns() - counters_.header().begun_ns).text("\n");

@@ -169,8 +169,9 @@ def events_come_each_second(box):
         return name == "metrics" and sample(data, "bedplate_blockd_written_bytes_total{}") == 8 * MIB
     wait_for(written, "what was written, in an event")
     third = Listener(box, port)
-    expect((third.status, third.file.read()), (503, "As many clients have /events as may: 2, half of "
-                                               "max_connections.\n"), "one more")
+    expect((third.status, third.file.read()),
+           (503, "Too many clients read /events; the limit is 2, half of max_connections.\n"),
+           "one more")
     expect(get(port, "/healthz")[1], "ok\n", "its health")
     second.socket.shutdown(socket.SHUT_RDWR)
     wait_for(lambda: appliance.stats()["services"]["http"]["listeners"] == 1, "the second's end")
@@ -398,7 +399,7 @@ def others_take_a_token(box, listen):
     configuration = box.configuration()
     configuration["http"] = {"listen": [listen]}
     said = box.bedplate("check", box.write("open.toml", to_toml(configuration)), expect_code=2)
-    expect_in(f"http: planning to listen at {listen}: others than this machine reach it",
+    expect_in(f"http: planning to listen at {listen}: other machines can reach it",
               said.stderr, "the message")
 
 

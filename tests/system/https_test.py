@@ -291,7 +291,7 @@ def what_is_wrong_is_told_before_anything_is_served(box):
     expect_in("its key is missing", said("plan", 2, tls_key=None), "no key")
     expect_in('"tls_key" is only for a server with a certificate',
               said("plan", 2, tls_certificate=None), "no certificate")
-    expect_in("others than this machine reach it, and no token is asked for; set token_file or "
+    expect_in("other machines can reach it, and it requires no token; set token_file or "
               "tls_client_authorities in [http]", said("plan", 2, listen=["tcp:0.0.0.0:9464"]),
               "an address that others reach")
     said("plan", 0, listen=["tcp:0.0.0.0:9464"], tls_client_authorities=f"{folder}/ca-cert.pem")

@@ -144,7 +144,7 @@ TEST(MetricsText, WhatIsSeenAtAGlanceIsMarked) {
 TEST(MetricsText, TheApplianceSaysItsNameAndAge) {
   test::Running running(directory, "pump-1", kAll);
   for (const auto format : {MetricsFormat::kPrometheus, MetricsFormat::kOpenMetrics}) {
-    STRCMP_EQUAL("# HELP bedplate_appliance_info Whose counters these are.\n"
+    STRCMP_EQUAL("# HELP bedplate_appliance_info The appliance that these counters belong to.\n"
                  "# TYPE bedplate_appliance_info gauge\n"
                  "bedplate_appliance_info{name=\"pump-1\"} 1\n",
                  of(all(running, format), "bedplate_appliance_info").c_str());
