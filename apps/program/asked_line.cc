@@ -37,11 +37,11 @@ const char* asked_line_option(const Arguments& arguments) {
 bool check_asked_line(const Arguments& arguments, const char* command, int* exit_code) {
   for (const auto& [option, other] : kContradictions) {
     if (!arguments.has(option) || !arguments.has(other)) continue;
-    *exit_code = usage_failure(std::string(option) + " does not go with", other, command);
+    *exit_code = usage_failure(std::string(option) + " cannot be combined with", other, command);
     return false;
   }
   if (arguments.has("--baud") && !arguments.has("--serial")) {
-    *exit_code = usage_failure("--baud is of a line: name it with", "--serial", command);
+    *exit_code = usage_failure("--baud needs a serial line: name it with", "--serial", command);
     return false;
   }
   const auto baud = baud_of(arguments);

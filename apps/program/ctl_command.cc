@@ -67,7 +67,7 @@ Result<std::string> place_to_ask(const Arguments& arguments) {
   if (names.value().size() == 1) return control_path(directory, names.value()[0]);
   return configuration_error_while("looking for an appliance in %s", directory.c_str())
       .set_answer("there are %zu", names.value().size())
-      .set_cure("say which: --name %s", names.value()[0].c_str());
+      .set_cure("name one: --name %s", names.value()[0].c_str());
 }
 
 int print_answer(const std::string& path, const std::string& method, const std::string& answer,
@@ -75,7 +75,7 @@ int print_answer(const std::string& path, const std::string& method, const std::
   const auto json = nlohmann::ordered_json::parse(answer, nullptr, false);
   const bool is_answer = json.is_object() && (json.contains("result") || json.contains("error"));
   if (!is_answer) {
-    return fail(failure(path, method).set_answer("what it says is no answer"));
+    return fail(failure(path, method).set_answer("its reply is not a valid answer"));
   }
   if (is_raw) std::fputs(answer.c_str(), stdout);
   if (json.contains("error")) {

@@ -40,7 +40,7 @@ Result<uint64_t> read_count(const Arguments& arguments, const char* option, uint
     char cure[64];
     std::snprintf(cure, sizeof cure, "write a number from 1 to %llu",
                   static_cast<unsigned long long>(max));
-    return bad_value(option, text, "it is no such number", cure);
+    return bad_value(option, text, "this is not such a number", cure);
   }
   return number;
 }
@@ -54,7 +54,7 @@ Result<std::vector<uint64_t>> read_sizes(const std::string& text) {
     if (word.ends_with('K') || word.ends_with('M')) word += "iB";
     const auto bytes = parse_bytes(word);
     if (!bytes || *bytes == 0) {
-      return bad_value("--size", text, "it is no list of sizes", "write sizes: 8,64,4K,1M");
+      return bad_value("--size", text, "this is not a list of sizes", "write sizes: 8,64,4K,1M");
     }
     sizes.push_back(*bytes);
     begin = end + 1;
@@ -100,13 +100,13 @@ Result<PerfTask> read_task(const Arguments& arguments) {
     return bad_value(option, "", answer, cure);
   };
   if (arguments.has("--latency") && !is_latency) {
-    return contradict("--latency", "--bandwidth is there, too", "leave one out");
+    return contradict("--latency", "it cannot be combined with --bandwidth", "leave one out");
   }
   if (arguments.has("-d") && arguments.has("-n")) {
-    return contradict("-d", "-n is there, too", "leave one out");
+    return contradict("-d", "it cannot be combined with -n", "leave one out");
   }
   if (task.is_both && is_latency) {
-    return contradict("--both", "latency is measured there and back as it is",
+    return contradict("--both", "latency is always measured in both directions",
                       "add --bandwidth, or leave it out");
   }
   if (task.mode == PerfMode::kEvents && is_latency && task.operation == PerfOperation::kPut) {
@@ -135,10 +135,10 @@ Result<std::vector<uint64_t>> choose_sizes(const Arguments& arguments, const Per
   for (const uint64_t bytes : sizes.value()) {
     if (bytes <= bytes_max) continue;
     return configuration_error_while("choosing what to %s", to_text(task.operation))
-        .set_answer("%s are asked for, at most %s can be", format_bytes(bytes).text,
+        .set_answer("%s are requested, but at most %s are possible", format_bytes(bytes).text,
                     format_bytes(bytes_max).text)
         .set_cure(task.operation == PerfOperation::kSend
-                      ? "make --size smaller; what is longer is put, or lent"
+                      ? "make --size smaller; longer data is put or lent"
                       : "make --size smaller");
   }
   return sizes.take();
@@ -228,10 +228,10 @@ int perf_command(const Arguments& arguments) {
   const bool registers = what == "register";
   const bool serves = what == "serve";
   if (!registers && !serves && what != "send" && what != "put" && what != "get") {
-    return usage_failure("there is nothing to measure called", what, "perf");
+    return usage_failure("perf cannot measure", what, "perf");
   }
   if (registers != (arguments.operands.size() == 1)) {
-    return usage_failure(registers ? "register takes no address, but there is" : "missing ADDRESS",
+    return usage_failure(registers ? "register takes no ADDRESS, but got" : "missing ADDRESS",
                          registers ? arguments.operands[1] : "", "perf");
   }
   const auto outcome = registers ? measure_registration(arguments)

@@ -145,7 +145,7 @@ def doctor_names_what_is_missing():
     guest.expect(r"^good +hugepages of 2 MiB +64 free of 64$")
     guest.expect(r"^warning +hugepages of 1 GiB +0 free of 0; reserve some: ")
     guest.expect(r"^good +io_uring +works$")
-    guest.expect(r"^warning +mseal +not in this kernel; it came with Linux 6\.10; ")
+    guest.expect(r"^warning +mseal +not in this kernel; it needs Linux 6\.10; ")
     guest.expect(r"^warning +ways back +as raw system calls: munmap, ")
 
 
@@ -367,8 +367,8 @@ def perf_over_soft_roce():
                  r"start there: bedplate perf serve tcp:127\.0\.0\.1:7471\n== no server 1$",
                  r"^  device    rxe0 port 1, ::ffff:127\.0\.0\.1, MTU 4096$",
                  r"^  mode      polling, yielding the only processor$",
-                 r"^bedplate: choosing what to send: 5 KiB are asked for, at most 4128 bytes can "
-                 r"be; .*\n== too long 2$",
+                 r"^bedplate: choosing what to send: 5 KiB are requested, but at most 4128 "
+                 r"bytes are possible; .*\n== too long 2$",
                  r"^== served 0\n(?:bedplate: .*\n)*answering at tcp:127\.0\.0\.1:7471\n"
                  r"  provider  verbs$"):
         guest.expect(text)

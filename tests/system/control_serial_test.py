@@ -248,9 +248,11 @@ def one_client_has_the_line(box):
 @test()
 def what_ctl_does_not_take(box):
     for words, text in ((("--serial", "/dev/null", "--baud", "300"), "--baud takes 9600, 19200"),
-                        (("--baud", "9600"), "--baud is of a line: name it with --serial"),
-                        (("--serial", "/d", "--socket", "/s"), "--serial does not go with --sock"),
-                        (("--socket", "/s", "--name", "n"), "--socket does not go with --name")):
+                        (("--baud", "9600"), "--baud needs a serial line: name it with --serial"),
+                        (("--serial", "/d", "--socket", "/s"),
+                         "--serial cannot be combined with --sock"),
+                        (("--socket", "/s", "--name", "n"),
+                         "--socket cannot be combined with --name")):
         expect_in(text, box.bedplate("ctl", *words, "ping", expect_code=2).stderr, "the refusal")
     for words, text in ((("--serial", "/dev/null"), "/dev/null: it is not a serial line; name one"),
                         (("--serial", box.path("n")), "No such file or directory; name one"),

@@ -41,7 +41,7 @@ def a_key_that_is_too_large(box):
     row = next(line for line in text.splitlines() if line.startswith("blockd.max_connections"))
     expect(row.split()[1:4], ["100", "8", "10"], "its row")
     expect_in(f"risk: {found['risk']}", text, "the table")
-    expect_in("proposed: the peak, or what ran out, and 25 % more", text, "the margin")
+    expect_in("proposed: the peak, or what ran out, plus 25 %", text, "the margin")
 
     configuration["blockd"]["max_connections"] = 10
     smaller = box.write("smaller.toml", to_toml(configuration))
@@ -74,7 +74,7 @@ def a_key_that_was_too_small(box):
         expect_true(found["saved_bytes"] <= 0, f"what it takes: {found}")
     text = box.bedplate("plan", "--explain", "--from", kept, appliance.config).stdout
     expect_in("NOT running", text, "the head")
-    expect_in("it was too little: 1 refused or lost", text, "the table")
+    expect_in("it was too small: 1 refused or lost", text, "the table")
 
 
 @test()
@@ -148,7 +148,7 @@ def a_key_that_nothing_measures(box):
 def refuses_what_makes_no_sense(box):
     config = box.write("good.toml", to_toml(box.configuration()))
     for arguments, code, wanted in [
-            (["--from", config, config], 2, "without --explain there is no --from"),
+            (["--from", config, config], 2, "--from needs --explain"),
             (["--explain"], 2, "missing CONFIG or --fifo"),
             (["--explain", "--fifo", "mesh", config], 2, "--fifo takes no configuration"),
             (["--explain", config], 1, "test.stats: No such file.* or name the counters file .* --from"),

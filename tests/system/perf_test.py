@@ -127,13 +127,17 @@ def what_cannot_be_is_refused_with_the_cure(box):
     address = server.address
     cases = [
         (["send", "--size", "64K", address],
-         "choosing what to send: 64 KiB are asked for, at most 4 KiB can be; make --size smaller"),
-        (["put", "--size", "8M", address], "8 MiB are asked for, at most 4 MiB can be"),
-        (["put", "--size", "8,x", address], "reading --size 8,x: it is no list of sizes; write"),
-        (["put", "--size", "0", address], "it is no list of sizes"),
-        (["put", "-n", "0", address], "reading -n 0: it is no such number; write a number from 1"),
-        (["put", "-d", "1", "-n", "1", address], "reading -d: -n is there, too; leave one out"),
-        (["put", "--both", address], "reading --both: latency is measured there and back"),
+         "choosing what to send: 64 KiB are requested, but at most 4 KiB are possible; make --size "
+         "smaller"),
+        (["put", "--size", "8M", address], "8 MiB are requested, but at most 4 MiB are possible"),
+        (["put", "--size", "8,x", address],
+         "reading --size 8,x: this is not a list of sizes; write"),
+        (["put", "--size", "0", address], "this is not a list of sizes"),
+        (["put", "-n", "0", address],
+         "reading -n 0: this is not such a number; write a number from 1"),
+        (["put", "-d", "1", "-n", "1", address],
+         "reading -d: it cannot be combined with -n; leave one out"),
+        (["put", "--both", address], "reading --both: latency is always measured in both"),
         (["put", "--events", address], "reading --events: the target of a put gets no event"),
         (["put", "somewhere"], "reading the address somewhere: "),
         (["put", "unix:"], 'reading the address unix:: "unix:" is not a listen address'),
@@ -143,8 +147,8 @@ def what_cannot_be_is_refused_with_the_cure(box):
         (["put", "--device", "rxe0", address], "it is shared memory, which uses no RDMA device; "
                                                "leave out --device and --port"),
         (["put"], "reading the command line: missing ADDRESS; see: bedplate perf --help"),
-        (["jump", address], "there is nothing to measure called jump; see: bedplate perf --help"),
-        (["register", address], "register takes no address, but there is "),
+        (["jump", address], "perf cannot measure jump; see: bedplate perf --help"),
+        (["register", address], "register takes no ADDRESS, but got "),
         (["serve", "--bandwidth", address], "reading --bandwidth: perf serve has no such option; "
                                             "give it to the side that measures"),
         (["register", "-d", "1"], "reading -d 1: perf register has no such option; leave it out"),

@@ -127,7 +127,7 @@ def a_volume_on_hold_is_seen(box, layout):
     text = trace(box, appliance, "--service", "blockd", "--slower-than", "290ms").stdout
     expect_in("blockd read ram0, 4 KiB, 0x2, shard ", text, "the line")
     if request["slowest"] == "begun":
-        expect_in("ms from queued to begun\n", text, "where the time went")
+        expect_in("ms of it from queued to begun\n", text, "where the time went")
 
 
 @test(layout=list(LAYOUTS))

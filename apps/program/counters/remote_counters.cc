@@ -24,14 +24,14 @@ struct ReadAnswer {
 };
 
 Error not_read(const std::string& source) {
-  return error_while("reading counters by %s", source.c_str());
+  return error_while("reading counters through %s", source.c_str());
 }
 
 Error nonsense(const std::string& source) {
   return not_read(source)
-      .set_answer("what it answers are no counters")
-      .set_cure("is it an appliance's control socket or serial line? `bedplate ctl ping` with the "
-                "same --socket or --serial asks it");
+      .set_answer("its answer contains no counters")
+      .set_cure("check with `bedplate ctl ping` and the same --socket or --serial that it is an "
+                "appliance's control socket or serial line");
 }
 
 Result<ReadAnswer> answer_of(const std::string& text, const std::string& source) {
@@ -43,7 +43,8 @@ Result<ReadAnswer> answer_of(const std::string& text, const std::string& source)
     error.set_answer("%s",
                      printable(json["error"]["message"].get_ref<const std::string&>()).c_str());
     if (json["error"].contains("code") && json["error"]["code"] == kNoSuchMethod) {
-      error.set_cure("one of an older release has no counters.read: read its file where it is");
+      error.set_cure("an older release has no counters.read: read its counters file on its own "
+                     "machine");
     }
     return error;
   }

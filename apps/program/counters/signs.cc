@@ -53,7 +53,7 @@ std::vector<Finding> appliance_findings(const std::string& directory) {
     }
     if (!reader.value().is_running()) {
       findings.push_back({title, Verdict::kWarning, "it has crashed: its log says how",
-                          "start it again; `bedplate stats` has its last counters"});
+                          "start it again; `bedplate stats` shows its last counters"});
       continue;
     }
     auto snapshot = reader.value().snapshot();

@@ -76,7 +76,7 @@ void print_request(const SeenRequest& request) {
               request.shard.c_str(), time_text(request.total_ns()).c_str());
   if (slowest > 0) {
     const uint64_t ns = request.stations[slowest].after_ns - request.stations[slowest - 1].after_ns;
-    std::printf(", of it %s from %s to %s", time_text(ns).c_str(),
+    std::printf(", %s of it from %s to %s", time_text(ns).c_str(),
                 request.stations[slowest - 1].name.c_str(), request.stations[slowest].name.c_str());
   }
   std::printf("\n ");
@@ -92,7 +92,7 @@ void print_requests(const TraceSnapshot& seen, const Wish& wish, ToldRequests* t
     BP_ASSERT(!request.stations.empty());  // the first one is its begin
     uint64_t& before = (*told)[request.shard];
     if (before > 0 && request.number > before + 1 && !wish.as_json) {
-      std::printf("(%" PRIu64 " requests of shard %s came and went between two looks)\n",
+      std::printf("(%" PRIu64 " requests of shard %s were missed between two reads)\n",
                   request.number - before - 1, request.shard.c_str());
     }
     before = request.number;

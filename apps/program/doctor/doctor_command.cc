@@ -75,7 +75,7 @@ Finding locked_memory() {
   const bool unlimited = limit.rlim_max == RLIM_INFINITY;
   const bool root = geteuid() == 0;
   std::string value = unlimited ? "unlimited" : format_bytes(limit.rlim_max).text;
-  if (root) value += ", and root is not bound by it";
+  if (root) value += ", which does not limit root";
   return warn_unless("locked memory", unlimited || root, value,
                      "run as root, or raise the limit: ulimit -l unlimited");
 }
@@ -106,13 +106,13 @@ Finding ports() {
   return warn_unless(
       "ports", why == nullptr,
       (why == nullptr ? "" : why + std::string("; ")) + "drivers: " + part->drivers(),
-      "take a processor with SSE 4.2");
+      "use a processor with SSE 4.2");
 }
 
 Finding sealing() {
   const bool works = (available_stoppers() & kMappingSealStops) != 0;
   return warn_unless("mseal", works, works ? "works" : "not in this kernel",
-                     "it came with Linux 6.10; below, [pool] enforce = \"seccomp\" does its work");
+                     "it needs Linux 6.10; on older kernels set [pool] enforce = \"seccomp\"");
 }
 
 // The ways by which memory could still be taken from under a registration here, under the
@@ -131,14 +131,15 @@ Finding ways_back(const Judgement* judged) {
     value += (value.empty() ? "" : "; ") + std::string("as raw system calls: ") + in_libc;
   }
   return warn_unless("ways back", count == 0, value,
-                     "[pool] enforce = \"seccomp\" stops those that are calls (docs/pool.md)");
+                     "[pool] enforce = \"seccomp\" stops those that are system calls "
+                     "(docs/pool.md)");
 }
 
 Finding allocation() {
   char sentence[256];
   explain_decision(interception_decision(), sentence, sizeof sentence);
   return warn_unless("malloc", malloc_is_intercepted(), sentence,
-                     "its blocks have no keys; docs/allocator.md says how to decide for the pool");
+                     "its blocks have no keys; docs/allocator.md says how to choose the pool");
 }
 
 Finding support() {
@@ -278,7 +279,7 @@ int doctor_command(const Arguments& arguments) {
     code = fix(path, judged ? &*judged : nullptr, directory, !arguments.has("--yes"));
     if (judged) judge_machine(&*judged);
   } else if (arguments.has("--yes")) {
-    return usage_failure("--yes is for --fix", "", "doctor");
+    return usage_failure("--yes needs --fix", "", "doctor");
   }
   const std::vector<Finding> found = look(path, judged ? &*judged : nullptr, directory);
   return std::max(code, print(found, arguments.has("--json")));

@@ -104,8 +104,8 @@ Finding kernel(const std::string& root) {
   if (is_read && (major > 5 || (major == 5 && minor >= 14))) {
     return {"kernel", Verdict::kGood, release, ""};
   }
-  return {"kernel", Verdict::kFault, is_read ? release : "/proc says no release",
-          is_read ? "needs Linux 5.14 or newer, which can take memory without touching it"
+  return {"kernel", Verdict::kFault, is_read ? release : "/proc has no kernel release",
+          is_read ? "use Linux 5.14 or newer, which can populate memory without touching it"
                   : "mount -t proc proc /proc"};
 }
 
@@ -122,9 +122,9 @@ Finding threads_of_cores(const View& view) {
     if (!text.empty()) text += " and ";
     text += list;
   }
-  return {"threads of a core", Verdict::kWarning, "these cpus are one core: " + text,
-          "a shard that polls slows what runs on the other: give the shards `cpu` of different "
-          "cores and leave the others idle, or start the kernel with nosmt"};
+  return {"threads of a core", Verdict::kWarning, "these CPUs share a core: " + text,
+          "a shard that polls slows what runs on the other: give each shard the `cpu` of a "
+          "different core and leave the others idle, or start the kernel with nosmt"};
 }
 
 Finding governor(const View& view) {
@@ -134,7 +134,7 @@ Finding governor(const View& view) {
     if (!name.empty()) by_name[name].insert(cpu);
   }
   if (by_name.empty()) {
-    return {"governor", Verdict::kGood, "the kernel does not set the clock's rate", ""};
+    return {"governor", Verdict::kGood, "the kernel does not set the clock frequency", ""};
   }
   std::string text;
   for (const auto& [name, cpus] : by_name) {
@@ -175,14 +175,14 @@ Finding sleep_states(const View& view) {
     }
   }
   if (deepest.empty()) {
-    return {"sleep states", Verdict::kGood, "the kernel sends cores into none", ""};
+    return {"sleep states", Verdict::kGood, "the kernel uses none", ""};
   }
   const std::string value = deepest + " takes " + std::to_string(latency) + " us to leave";
   if (latency <= kWakeMicrosecondsMax) return {"sleep states", Verdict::kGood, value, ""};
   return {"sleep states",
           Verdict::kWarning,
           value,
-          "a sleeping shard wakes so much later: start the kernel with intel_idle.max_cstate=1 "
+          "a sleeping shard wakes that much later: start the kernel with intel_idle.max_cstate=1 "
           "processor.max_cstate=1",
           settings,
           "intel_idle.max_cstate=1 processor.max_cstate=1"};
@@ -198,13 +198,14 @@ Finding isolated_cores(const View& view, bool is_asked) {
   if (!list.empty() && shared.empty()) return {"isolated cores", Verdict::kGood, value, ""};
   const std::string wanted = is_asked ? list_text(view.cpus) : "LIST";
   const std::string words = "isolcpus=" + wanted + " nohz_full=" + wanted + " rcu_nocbs=" + wanted;
-  return {"isolated cores",
-          Verdict::kWarning,
-          is_asked ? value + "; of the shards, cpu " + list_text(shared) + " is not" : value,
-          "other programs and the kernel's work interrupt the shards: start the kernel with " +
-              words + (is_asked ? "" : ", of their cores"),
-          {},
-          is_asked ? words : ""};
+  return {
+      "isolated cores",
+      Verdict::kWarning,
+      is_asked ? value + "; cpu " + list_text(shared) + " of the shards is not isolated" : value,
+      "other programs and the kernel's work interrupt the shards: start the kernel with " + words +
+          (is_asked ? "" : ", with their cores as LIST"),
+      {},
+      is_asked ? words : ""};
 }
 
 Finding clock(const std::string& root) {
@@ -214,8 +215,8 @@ Finding clock(const std::string& root) {
   return {"clock", is_fast ? Verdict::kGood : Verdict::kWarning,
           source.empty() ? "unknown" : source,
           is_fast ? ""
-                  : "a look at it is a system call: start the kernel with tsc=reliable, where the "
-                    "processor's own clock can be relied on"};
+                  : "reading it takes a system call: start the kernel with tsc=reliable, if the "
+                    "processor's own clock is reliable"};
 }
 
 std::set<int> nodes(const std::string& root) {
@@ -245,8 +246,8 @@ Finding numa(const std::string& root) {
   }
   return {"NUMA",
           Verdict::kWarning,
-          text + "; and the kernel looks for better places of pages",
-          "it makes page faults for that: sysctl kernel.numa_balancing=0",
+          text + "; and the kernel moves pages between nodes",
+          "this causes page faults: sysctl kernel.numa_balancing=0",
           {{"/proc/sys/kernel/numa_balancing", "0", "kernel.numa_balancing = 0"}}};
 }
 
@@ -271,23 +272,23 @@ Finding fragmentation(const std::string& root) {
   FreeMemory found;
   const bool is_read = read_lines((root + "/proc/buddyinfo").c_str(), &add_free, &found).ok();
   if (!is_read || found.pages == 0) {
-    return {"free memory", Verdict::kGood, "/proc/buddyinfo says nothing", ""};
+    return {"free memory", Verdict::kGood, "/proc/buddyinfo has no data", ""};
   }
   const uint64_t page = 4 * kKiB;
-  const std::string value = std::string(format_bytes(found.pages * page).text) + ", of it " +
-                            format_bytes(found.hugepages * page).text + " in pieces of 2 MiB";
+  const std::string value = std::string(format_bytes(found.pages * page).text) + ", " +
+                            format_bytes(found.hugepages * page).text + " of it in blocks of 2 MiB";
   if (found.hugepages * 2 >= found.pages) return {"free memory", Verdict::kGood, value, ""};
   return {"free memory",
           Verdict::kWarning,
           value,
-          "it is in small pieces, and becomes no hugepages: echo 1 > /proc/sys/vm/compact_memory, "
-          "or reserve hugepages early: by the kernel's command line",
+          "it is fragmented, and cannot become hugepages: echo 1 > /proc/sys/vm/compact_memory, or "
+          "reserve hugepages early, on the kernel's command line",
           {{"/proc/sys/vm/compact_memory", "1", ""}}};
 }
 
 Finding ptrace_scope(const std::string& root) {
   const auto scope = read_number_file((root + "/proc/sys/kernel/yama/ptrace_scope").c_str());
-  if (!scope) return {"ptrace scope", Verdict::kGood, "not restricted beyond users", ""};
+  if (!scope) return {"ptrace scope", Verdict::kGood, "restricted by user only", ""};
   const std::string value = "kernel.yama.ptrace_scope is " + std::to_string(*scope);
   if (*scope <= 1) return {"ptrace scope", Verdict::kGood, value, ""};
   return {"ptrace scope", Verdict::kWarning, value,
@@ -298,7 +299,7 @@ Finding ptrace_scope(const std::string& root) {
 Finding iommu(const std::string& root) {
   const size_t groups = names_in(root + "/sys/kernel/iommu_groups").size();
   if (groups == 0) {
-    return {"IOMMU", Verdict::kWarning, "none, or the kernel uses none",
+    return {"IOMMU", Verdict::kWarning, "none, or not in use",
             "for PCI devices that services drive: turn it on in the firmware (VT-d, AMD-Vi), and "
             "start the kernel with intel_iommu=on"};
   }

@@ -18,7 +18,7 @@
 namespace bedplate {
 namespace {
 
-constexpr char kAsRoot[] = "run it as root, and where /proc, /sys and /etc can be written";
+constexpr char kAsRoot[] = "run it as root, and where /proc, /sys and /etc are writable";
 
 Result<void> write_file(const std::string& path, int flags, const std::string& text) {
   const Fd opened(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644));
@@ -137,8 +137,8 @@ std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& ta
     failed.push_back(lasting.error());
   } else if (const std::string& text = lasting.value(); !text.empty()) {
     const std::string file = kLastingFile;
-    if (!talk.agrees(joined({"write ", file, ", which then has:\n", text}))) {
-      talk.tell("left as it was: what was done lasts until the next boot");
+    if (!talk.agrees(joined({"write ", file, " with this content:\n", text}))) {
+      talk.tell("not written: the changes last until the next boot");
     } else if (auto written = write_lasting(text, root); !written.ok()) {
       failed.push_back(written.error());
     } else {
@@ -148,7 +148,7 @@ std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& ta
   if (!words.empty()) {
     std::string all;
     for (const std::string& each : words) all += joined({" ", each});
-    talk.tell(joined({"to be done in /etc/default/grub, then update-grub and a boot:\n"
+    talk.tell(joined({"to do: set this in /etc/default/grub, then run update-grub and reboot:\n"
                       "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX",
                       all, "\""}));
   }

@@ -56,7 +56,7 @@ void print_finding(const KeyFinding& one, int width) {
               amount_text(one.proposed, one.unit).c_str(),
               one.proposed ? saved_text(one.saved_bytes).c_str() : "-");
   if (one.refused > 0) {
-    std::printf("  it was too little: %" PRIu64 " refused or lost\n", one.refused);
+    std::printf("  it was too small: %" PRIu64 " refused or lost\n", one.refused);
   }
   if (one.proposed && *one.proposed < one.value && !one.risk.empty()) {
     std::printf("  risk: %s\n", one.risk.c_str());

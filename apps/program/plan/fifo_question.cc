@@ -46,7 +46,7 @@ Result<uint32_t> read_number(const NumberOption& option, const std::string& text
   const std::optional<uint64_t> number = parse_bytes(text);
   if (!number || (!is_digits && !option.is_size)) {
     Error error = bad_option(option.name, text);
-    error.set_answer("it is no number");
+    error.set_answer("this is not a number");
     return error.set_cure(option.is_size ? "write a size: 4096 or 4KiB" : "write digits: 1024");
   }
   if (*number > std::numeric_limits<uint32_t>::max()) {
@@ -93,7 +93,7 @@ Result<GroupShape> read_shape(const Arguments& arguments) {
   if (!arguments.has("--peers")) {
     return configuration_error_while("reading the command line")
         .set_answer("missing --peers")
-        .set_cure("say how many there are: --peers 1024");
+        .set_cure("set the number of members: --peers 1024");
   }
   for (const NumberOption& option : kNumbers) {
     if (!arguments.has(option.name)) continue;

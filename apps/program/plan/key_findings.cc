@@ -117,9 +117,10 @@ Result<void> Finder::check_described(const AppliancePlan& plan) const {
       if (std::any_of(known.begin(), known.end(), is_it)) continue;
       return configuration_error_while("explaining the counter %s of %s", counter.name.c_str(),
                                        set.name.c_str())
-          .set_answer("it measures %s.%s, which is no key", place.table.c_str(), place.key.c_str())
-          .set_cure("this is a defect of the service: it names a key of its table, as "
-                    "describe() has it");
+          .set_answer("it measures %s.%s, which is not a key", place.table.c_str(),
+                      place.key.c_str())
+          .set_cure("this is a defect of the service: it must name a key of its table, as in "
+                    "describe()");
     }
   }
   return {};
@@ -207,7 +208,7 @@ void Finder::propose(const NumberKey& key, const Measured& measured, const Taken
   const uint64_t beside = now_in_use - std::min(now_in_use, capacity);
   const uint64_t value = rounded(*key.key, loaded_.configuration().pool, beside + wanted);
   if (is_full || is_over ? value <= now_in_use : value >= now_in_use) {
-    if (is_full) finding->obstacle = "it is as large as it may be";
+    if (is_full) finding->obstacle = "it is at its maximum already";
     return;
   }
   auto then = plan_with(*key.key, value);

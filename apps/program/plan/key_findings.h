@@ -20,7 +20,7 @@ namespace bedplate {
 // A proposed value is the peak plus a quarter, at least one more, rounded up to a valid value of
 // the key. A value that was too small grows by a quarter.
 inline constexpr const char* kKeyMargin =
-    "proposed: the peak, or what ran out, and 25 % more, rounded to what the key takes";
+    "proposed: the peak, or what ran out, plus 25 %, rounded to what the key accepts";
 
 // One key's finding, from all counters that measure the key.
 struct KeyFinding {

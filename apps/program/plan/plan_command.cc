@@ -144,10 +144,8 @@ int plan_command(const Arguments& arguments) {
   for (const Arguments::Option& option : arguments.options) {
     if (option.name == "--json" || option.name == "--explain") continue;
     if (option.name == "--from" && is_explained) continue;
-    if (option.name == "--from") {
-      return usage_failure("without --explain there is no", option.name, "plan");
-    }
-    return usage_failure("without --fifo there is no", option.name, "plan");
+    if (option.name == "--from") return usage_failure("--from needs --explain", "", "plan");
+    return usage_failure(option.name + " needs --fifo", "", "plan");
   }
   if (arguments.operands.empty()) return usage_failure("missing CONFIG or --fifo", "", "plan");
   if (is_explained) return explain_plan(arguments);

@@ -140,8 +140,8 @@ int top_command(const Arguments& arguments) {
   int exit_code = kExitGood;
   if (!check_asked_line(arguments, "top", &exit_code)) return exit_code;
   if (asked_line_option(arguments) != nullptr && !arguments.operands.empty()) {
-    return usage_failure("a line or socket is of one appliance: not also", arguments.operands[0],
-                         "top");
+    return usage_failure("a line or socket belongs to one appliance: leave out",
+                         arguments.operands[0], "top");
   }
   TopWatch watch({.file = arguments.value("--from"),
                   .directory = arguments.value("--directory", "/run/bedplate"),

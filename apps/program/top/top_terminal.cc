@@ -95,7 +95,7 @@ Result<void> TopTerminal::open() {
   BP_ASSERT(!is_open_);
   if (tcgetattr(STDIN_FILENO, &before_) != 0) {
     return error_from_errno("taking over the terminal: tcgetattr")
-        .set_cure("use --once, or TERM=dumb for lines that follow one another");
+        .set_cure("use --once, or TERM=dumb for plain lines");
   }
   termios raw = before_;
   cfmakeraw(&raw);

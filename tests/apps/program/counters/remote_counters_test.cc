@@ -166,11 +166,11 @@ TEST(RemoteCounters, NonsenseIsRefusedAndWhatIsRightAfterwardsIsRead) {
            R"(,"words":[)" + words + "]}}\n";
   };
   for (int round = 0; round < 2; ++round) {  // before and after a successful read
-    const char* none = round == 0 ? "what it answers are no counters" : "no";
-    check_refused("login:", "what it answers are no counters");
-    check_refused("[]\n", "what it answers are no counters");
-    check_refused("{\"result\":1}\n", "what it answers are no counters");
-    check_refused(answer("-8", ""), "what it answers are no counters");
+    const char* none = round == 0 ? "its answer contains no counters" : "no";
+    check_refused("login:", "its answer contains no counters");
+    check_refused("[]\n", "its answer contains no counters");
+    check_refused("{\"result\":1}\n", "its answer contains no counters");
+    check_refused(answer("-8", ""), "its answer contains no counters");
     check_refused(answer("8", "1"), none);
     check_refused(answer("1024", "-127"), none);
     check_refused(answer("1024", "-129"), none);

@@ -45,13 +45,13 @@ TEST_GROUP(MachineFindings) {
 };
 
 TEST(MachineFindings, KernelIsNewEnough) {
-  expect("kernel", "fault: /proc says no release; mount -t proc proc /proc");
+  expect("kernel", "fault: /proc has no kernel release; mount -t proc proc /proc");
   const auto judge = [&](const char* release, const char* text) {
     root.write("/proc/sys/kernel/osrelease", release);
     expect("kernel", text);
   };
   const std::string needs =
-      "; needs Linux 5.14 or newer, which can take memory without touching it";
+      "; use Linux 5.14 or newer, which can populate memory without touching it";
   judge("5.14.0-rc1\n", "good: 5.14.0-rc1");
   judge("6.1.0-18-amd64\n", "good: 6.1.0-18-amd64");
   judge("10.0\n", "good: 10.0");
@@ -67,12 +67,12 @@ TEST(MachineFindings, ThreadsThatShareACoreAreNamed) {
   root.write(cpus + "cpu0/topology/thread_siblings_list", "0,2\n");
   root.write(cpus + "cpu2/topology/thread_siblings_list", "0,2\n");
   root.write(cpus + "cpu10/topology/thread_siblings_list", "10-11\n");
-  expect_part("threads of a core", "warning: these cpus are one core: 0,2 and 10-11; ");
+  expect_part("threads of a core", "warning: these CPUs share a core: 0,2 and 10-11; ");
 }
 
 TEST(MachineFindings, GovernorIsPerformanceEverywhere) {
   root.write(cpus + "cpufreq/nothing", "");
-  expect("governor", "good: the kernel does not set the clock's rate");
+  expect("governor", "good: the kernel does not set the clock frequency");
   for (const char* core : {"cpu0", "cpu1", "cpu2", "cpu7"}) {
     root.write(cpus + core + "/cpufreq/scaling_governor", "performance\n");
   }
@@ -88,7 +88,7 @@ TEST(MachineFindings, DeepestSleepThatIsAllowedCounts) {
     root.write(directory + "latency", latency);
     root.write(directory + "disable", "0\n");
   };
-  expect("sleep states", "good: the kernel sends cores into none");
+  expect("sleep states", "good: the kernel uses none");
   add_state("state0", "POLL\n", "0\n");
   expect("sleep states", "good: POLL takes 0 us to leave");
   add_state("state1", "C1\n", "2\n");
@@ -119,13 +119,13 @@ TEST(MachineFindings, CoresThatAreAskedAbout) {
   asked = {2};
   expect("threads of a core", "good: one");
   expect("governor", "good: performance (cpu 2)");
-  expect("sleep states", "good: the kernel sends cores into none");
+  expect("sleep states", "good: the kernel uses none");
   expect("isolated cores", "good: 2");
   asked = {1, 2, 3};
-  expect_part("threads of a core", "warning: these cpus are one core: 0-1; ");
+  expect_part("threads of a core", "warning: these CPUs share a core: 0-1; ");
   expect_part("governor", "warning: performance (cpu 2), powersave (cpu 1); ");
   expect_part("sleep states", "warning: C6 takes 133 us to leave; ");
-  expect_part("isolated cores", "warning: 2; of the shards, cpu 1,3 is not; ");
+  expect_part("isolated cores", "warning: 2; cpu 1,3 of the shards is not isolated; ");
   expect_part("isolated cores", "isolcpus=1-3 nohz_full=1-3 rcu_nocbs=1-3");
 }
 
@@ -135,7 +135,7 @@ TEST(MachineFindings, ClockWithoutASystemCall) {
   root.write(file, "tsc\n");
   expect("clock", "good: tsc");
   root.write(file, "hpet\n");
-  expect_part("clock", "warning: hpet; a look at it is a system call: ");
+  expect_part("clock", "warning: hpet; reading it takes a system call: ");
 }
 
 TEST(MachineFindings, NodesWithTheirCoresAndMemory) {
@@ -148,24 +148,24 @@ TEST(MachineFindings, NodesWithTheirCoresAndMemory) {
   root.write(nodes + "node1/meminfo", "Node 1 MemTotal:        1048576 kB\n");
   const std::string there = "node 0: cpu 0-3, 4 GiB, node 1: cpu none, 1 GiB";
   expect("NUMA", "warning: " + there +
-                     "; and the kernel looks for better places of pages; it makes page faults for "
-                     "that: sysctl kernel.numa_balancing=0");
+                     "; and the kernel moves pages between nodes; this causes page faults: sysctl "
+                     "kernel.numa_balancing=0");
   root.write("/proc/sys/kernel/numa_balancing", "0\n");
   expect("NUMA", "good: " + there);
 }
 
 TEST(MachineFindings, FreeMemoryInPiecesOfAHugepage) {
-  expect("free memory", "good: /proc/buddyinfo says nothing");
+  expect("free memory", "good: /proc/buddyinfo has no data");
   // 2^9 and 2^10 pages are 2 and 4 MiB; 256 pages of 4 KiB are 1 MiB.
   root.write("/proc/buddyinfo", "Node 0, zone      DMA      0 0 0 0 0 0 0 0 0 1 0\n"
                                 "Node 1, zone   Normal    256 0 0 0 0 0 0 0 0 0 1\n");
-  expect("free memory", "good: 7 MiB, of it 6 MiB in pieces of 2 MiB");
+  expect("free memory", "good: 7 MiB, 6 MiB of it in blocks of 2 MiB");
   root.write("/proc/buddyinfo", "Node 0, zone   Normal   512 256 0 0 0 0 0 0 0 1 0\nnonsense\n");
-  expect_part("free memory", "warning: 6 MiB, of it 2 MiB in pieces of 2 MiB; ");
+  expect_part("free memory", "warning: 6 MiB, 2 MiB of it in blocks of 2 MiB; ");
 }
 
 TEST(MachineFindings, PtraceScope) {
-  expect("ptrace scope", "good: not restricted beyond users");
+  expect("ptrace scope", "good: restricted by user only");
   root.write("/proc/sys/kernel/yama/ptrace_scope", "1\n");
   expect("ptrace scope", "good: kernel.yama.ptrace_scope is 1");
   root.write("/proc/sys/kernel/yama/ptrace_scope", "2\n");
@@ -173,7 +173,7 @@ TEST(MachineFindings, PtraceScope) {
 }
 
 TEST(MachineFindings, DevicesThatServicesCanDrive) {
-  expect_part("IOMMU", "warning: none, or the kernel uses none; ");
+  expect_part("IOMMU", "warning: none, or not in use; ");
   expect_part("VFIO", "warning: not loaded; ");
   root.write("/sys/kernel/iommu_groups/0/type", "DMA\n");
   root.write("/sys/kernel/iommu_groups/12/type", "DMA\n");

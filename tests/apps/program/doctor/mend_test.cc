@@ -73,7 +73,7 @@ TEST(Mend, WhatLastsUntilTheNextBootIsDoneWithoutAQuestion) {
   STRCMP_EQUAL("done: echo performance > /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor\n"
                "done: echo 1 > /sys/devices/system/cpu/cpu1/cpuidle/state2/disable\n"
                "done: echo 1 > /proc/sys/vm/compact_memory\n"
-               "to be done in /etc/default/grub, then update-grub and a boot:\n"
+               "to do: set this in /etc/default/grub, then run update-grub and reboot:\n"
                "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX cpufreq.default_governor=performance "
                "intel_idle.max_cstate=1 processor.max_cstate=1\"\n",
                all_told().c_str());
@@ -101,13 +101,13 @@ TEST(Mend, AsksBeforeSomethingLasts) {
   agrees = false;
   mend_all({unbalanced()});
   LONGS_EQUAL(1, questions.size());
-  STRCMP_EQUAL("write /etc/sysctl.d/90-bedplate.conf, which then has:\n"
+  STRCMP_EQUAL("write /etc/sysctl.d/90-bedplate.conf with this content:\n"
                "# Written by `bedplate doctor --fix`.\n"
                "kernel.numa_balancing = 0\n",
                questions[0].c_str());
   CHECK_FALSE(std::filesystem::exists(root.path() + kLastingFile));
   STRCMP_EQUAL("0", text_of(balancing).substr(0, 1).c_str());
-  STRCMP_CONTAINS("left as it was", all_told().c_str());
+  STRCMP_CONTAINS("not written: the changes last", all_told().c_str());
 }
 
 TEST(Mend, WhatIsInTheFileStays) {
@@ -150,7 +150,7 @@ TEST(Mend, WhatFailsIsSaidAndTheRestIsDone) {
   STRCMP_CONTAINS("run it as root", failed[0].cure);
   STRCMP_CONTAINS("/etc/sysctl.d", failed[1].doing);
   STRCMP_EQUAL("0", text_of(balancing).substr(0, 1).c_str());
-  STRCMP_EQUAL("write /etc/sysctl.d/90-bedplate.conf, which then has:\n"
+  STRCMP_EQUAL("write /etc/sysctl.d/90-bedplate.conf with this content:\n"
                "# Written by `bedplate doctor --fix`.\nkernel.numa_balancing = 0\n",
                questions[0].c_str());
 }

@@ -233,7 +233,7 @@ TEST(KeyFindings, ThatOnlyRefusalsAreCountedWillDo) {
   CHECK_EQUAL(40, finding("inn.hooks").proposed.value());  // the maximum
   inn.hooks = 40;
   CHECK_FALSE(finding("inn.hooks").proposed.has_value());
-  STRCMP_EQUAL("it is as large as it may be", finding("inn.hooks").obstacle.c_str());
+  STRCMP_EQUAL("it is at its maximum already", finding("inn.hooks").obstacle.c_str());
 }
 
 TEST(KeyFindings, APeakMayBeOfAPartOfTheKey) {
@@ -269,7 +269,7 @@ TEST(KeyFindings, AKeyIsMeasuredByWhatItIsRoundedUpTo) {
   CHECK_EQUAL(256, proposed(128));
   inn.tables[0].chairs = 200;
   CHECK_EQUAL(0, proposed(256));
-  STRCMP_EQUAL("it is as large as it may be", finding("inn.table[left].chairs").obstacle.c_str());
+  STRCMP_EQUAL("it is at its maximum already", finding("inn.table[left].chairs").obstacle.c_str());
 }
 
 TEST(KeyFindings, ASetMayMeasureSeveralTablesThatItIsNotCalledAs) {
@@ -312,7 +312,7 @@ TEST(KeyFindings, ACounterOfAKeyThatThereIsNotIsADefect) {
   CHECK_FALSE(found.ok());
   CHECK(found.error().kind == ErrorKind::kConfiguration);
   STRCMP_CONTAINS("seats_peak", found.error().doing);
-  STRCMP_CONTAINS("inn.chairs, which is no key", found.error().answer);
+  STRCMP_CONTAINS("inn.chairs, which is not a key", found.error().answer);
 }
 
 }  // namespace bedplate
