@@ -107,8 +107,8 @@ void describe(CounterTable& table, NetCounters& c) {
     const std::string help = "Frames dropped: " + std::string(drop.help) + ".";
     CounterDescription& counter = table.counter(name.c_str(), c.drops[i], "frames", help.c_str());
     if (drop.cure != nullptr) {
-      const std::string is = "{" + name + "} are dropped by now: " + drop.help;
-      counter.sign_as_it_grows((is + "; " + drop.cure).c_str());
+      const std::string trouble = "{" + name + "} frames were dropped so far: " + drop.help;
+      counter.sign_as_it_grows((trouble + "; " + drop.cure).c_str());
     } else {
       counter.no_sign("a network carries such frames for other stations");
     }
