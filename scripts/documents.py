@@ -11,7 +11,6 @@ PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./*+-]*[\w*+])" % "|".join(TOP))
 NAME = re.compile(r"`([a-z]\w*\.(?:h|cc|c|py|sh|toml|md|mk))`")
 PLACEHOLDER = re.compile(r"/[A-Z]+(\.\w+)?$")  # docs/FILE
 GENERATED = {"apps/http/status_page_parts.h"}  # scripts/status_page.py writes it
-READERS = {"echo.cc"}  # the reader of docs/first-service.md writes it
 
 
 def heading_names(text):
@@ -53,7 +52,7 @@ def main():
                     if not at.exists() or (
                             heading and heading not in heading_names(at.read_text())):
                         missing.append(link)
-                missing += [word for word in NAME.findall(line) if word not in bare | READERS]
+                missing += [word for word in NAME.findall(line) if word not in bare]
             missing += [word for word in PATH.findall(line)
                         if not is_there(word, files, folders) and not PLACEHOLDER.search(word)]
             for word in missing:

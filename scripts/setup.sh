@@ -12,7 +12,7 @@
 set -euo pipefail
 
 packages=(
-  g++ make pkg-config dpkg-dev ca-certificates python3 liburing-dev libtomlplusplus-dev
+  g++ make patch pkg-config dpkg-dev ca-certificates python3 liburing-dev libtomlplusplus-dev
   nlohmann-json3-dev libibverbs-dev librdmacm-dev libnl-3-dev libnl-route-3-dev
   libssl-dev systemtap-sdt-dev
   # with the dependencies of its archives: libbpf-dev, libbsd-dev, libelf-dev, libmd-dev,

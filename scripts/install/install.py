@@ -143,7 +143,9 @@ class Installer:
             source = os.path.join(DOCS, package, "copyright")
             if os.path.exists(source):
                 self.copy(source, f"{folder}/LICENSE.{package}")
-        self.copy(os.path.join(ROOT, "apps/demo.toml"), f"{folder}/examples/demo.toml")
+        for example in ("apps/demo.toml", "apps/examples/echo.cc"):
+            self.copy(os.path.join(ROOT, example),
+                      f"{folder}/examples/{os.path.basename(example)}")
         # The pages that headers and errors refer to as docs/FILE, and their pictures.
         for page in sorted(glob.glob("docs/*.md", root_dir=ROOT) +
                            glob.glob("docs/pictures/*.svg", root_dir=ROOT)):

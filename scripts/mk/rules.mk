@@ -200,14 +200,15 @@ PORT_ECHO_SOURCES := $(addprefix tests/system/,port_echo.cc port_lender.cc) \
 $(PORT_ECHO): $(call objects,$(PORT_ECHO_SOURCES)) $(POOL_HEAP) $(DPDK_LIBRARY) $(LIBRARIES_ALL)
 	$(call link,$(WITH_PORTS))
 
-# Each step of docs/first-service.md is one code block in that document.
+# The steps of docs/first-service.md.
 $(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
 FIRST_SERVICE_OBJECTS := $(FIRST_SERVICE:$(BUILD)/examples/echo-%=$(BUILD)/examples/echo_%.o)
 $(FIRST_SERVICE_OBJECTS): %.o: %.cc
 	$(compile)
-$(FIRST_SERVICE_OBJECTS:.o=.cc): $(BUILD)/examples/echo_%.cc: docs/first-service.md $(BUILD_FILES)
+$(FIRST_SERVICE_OBJECTS:.o=.cc): $(BUILD)/examples/echo_%.cc: docs/first-service.md \
+    scripts/first_service.py $(BUILD_FILES)
 	@mkdir -p $(@D)
-	$(Q)awk '/^```cpp/ {++step; inside = 1; next} /^```/ {inside = 0} inside && step == $*' $< > $@
+	$(Q)scripts/first_service.py $* > $@ || { rm -f $@; exit 1; }
 
 C_OBJECTS := $(addprefix $(BUILD)/,$(addsuffix _c.o,apps/examples/ping apps/examples/relay \
                apps/examples/store tests/system/journal tests/system/c_peer))

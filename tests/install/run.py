@@ -404,16 +404,14 @@ def check_private(installation):
 
 
 def check_documents(installation):
-    """The page for new users is installed, and its lines build its service."""
-    with open(os.path.join(installation.prefix, "share/doc/bedplate/docs/first-service.md"),
-              encoding="utf-8") as file:
+    """The page for new users and its service are installed, and its lines build the service."""
+    folder = os.path.join(installation.prefix, "share/doc/bedplate")
+    with open(os.path.join(folder, "docs/first-service.md"), encoding="utf-8") as file:
         page = file.read()
-    code = re.findall(r"^```cpp\n(.*?)^```", page, re.M | re.S)
     lines = re.findall(r"^    (g\+\+ .*)$", page, re.M)
     expect(len(lines), 2, "the lines that build it")
     with tempfile.TemporaryDirectory() as home:
-        with open(os.path.join(home, "echo.cc"), "w", encoding="utf-8") as file:
-            file.write(code[-1])
+        shutil.copy(os.path.join(folder, "examples/echo.cc"), home)
         for line in lines:
             run(["sh", "-c", line], home, installation.environment)
         with open(os.path.join(home, "echo.toml"), "w", encoding="utf-8") as file:

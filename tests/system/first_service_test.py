@@ -28,6 +28,12 @@ def configuration(box, port):
     return box.write("echo.toml", text.replace("[appliance]\n", directory))
 
 
+@test()
+def the_last_step_is_the_example(box):
+    last = box.run(f"{ROOT}/scripts/first_service.py", str(STEPS[-1])).stdout
+    expect(last, read_text(f"{ROOT}/apps/examples/echo.cc"), "the program of the last step")
+
+
 @test(step=STEPS)
 def each_step_is_a_program(box, step):
     expect_in("appliance.name", box.run(program(step), "keys").stdout, "its keys")
