@@ -10,7 +10,7 @@
 //     6     sets the port's space for frames, and whether it has buffers
 //     7     releases kept buffers
 // Promises: no crash; the invariants hold after each step; the parser accepts each frame that is
-// sent; no buffer is lost.
+// sent; work that is due is done; no buffer is lost.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -158,6 +158,8 @@ class Run {
   void look() {
     stack_->advance(time());
     require(stack_->is_valid(), "the invariants hold");
+    const uint64_t due_ns = stack_->next_deadline_ns();
+    require(due_ns == 0 || due_ns > now_ns_, "work that is due is done");
     port_.sent.clear();
     port_.flags.clear();
     for (uint32_t i = 0; i < kEndCount; ++i) {

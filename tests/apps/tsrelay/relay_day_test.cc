@@ -181,7 +181,6 @@ TEST_GROUP(RelayDay) {
   uint64_t given = 0;
   uint64_t unplugged = 0;  // datagrams
   uint64_t wall_ns = 1'000'000'000 * kMs;
-  uint64_t jumps = 0;  // of clocks, not announced
 
   RelayRig& r() { return *rig; }
   const StreamCounters& counters() { return *rig->counters; }
