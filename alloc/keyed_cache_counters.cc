@@ -8,7 +8,7 @@ void describe(CounterTable& table, const KeyedCacheCounters& counters, const cha
   CounterDescription& evictions = table.counter("evictions", counters.evictions, "items",
                                                 "Items evicted to make room for others.");
   if (key != nullptr) evictions.refusals_of(key);
-  evictions.no_sign("a full cache evicts items");
+  evictions.no_alert("a full cache evicts items");
   table.gauge("items", counters.items, "items", "Items stored now.");
   table.gauge("bytes", counters.bytes, "bytes", "Cache memory in use by items.");
   CounterDescription& peak =

@@ -22,11 +22,11 @@
 //         .peak_of("bytes", "Values are forgotten sooner.");
 //     table.counter("forgotten", counters.forgotten, "values", "...").refusals_of("bytes");
 //
-// A counter may also raise an alert (a sign), in `top`, the status page, /metrics and `doctor`
-// alike (counter_signs.h): from some value on, or as it grows.
+// A counter may also raise an alert, in `top`, the status page, /metrics and `doctor` alike
+// (counter_alerts.h): from some value on, or as it grows.
 //
 //     table.gauge("silent_ns", counters.silent_ns, "ns", "...")
-//         .sign_from(5 * kNsPerSecond, "it has answered nothing for {silent_ns}");
+//         .alert_from(5 * kNsPerSecond, "it has answered nothing for {silent_ns}");
 //
 // A counter may be one of the few that show at a glance what the set does now: the status page
 // makes a table of these counters for every service (docs/counters.md).
@@ -35,7 +35,7 @@
 //     table.counter("sets", counters.sets, "requests", "...").at_a_glance("requests");
 //
 // A counter of losses, drops or refusals either raises an alert, with cause and cure, or says why
-// it raises none (no_sign). tells_of_trouble() recognises such a counter by its words.
+// it raises none (no_alert). tells_of_trouble() recognises such a counter by its words.
 #pragma once
 
 #include <cstddef>
@@ -87,7 +87,7 @@ struct KeyMeasure {
 
 // The rule by which a counter raises an alert, and the text of the alert: a sentence without its
 // final point, in which {NAME} stands for the counter or label NAME of the same set.
-struct CounterSign {
+struct CounterAlert {
   enum class Rule {
     kNone,
     kFrom,    // a gauge: it is `limit` or more
@@ -111,7 +111,7 @@ struct CounterDescription {
   uint32_t offset = 0;     // of its Counter, or Histogram, in the struct
   std::string words = {};  // kState: for 0, 1, ...; kFlags: for bit 0, 1, ...: "stopped|open"
   KeyMeasure measure = {};
-  CounterSign sign = {};
+  CounterAlert alert = {};
   std::string column = {};  // its heading at a glance; 15 bytes at most
 
   // Shows the counter at a glance, in the column `heading`: a counter as its rate per second, a
@@ -133,22 +133,22 @@ struct CounterDescription {
     return *this;
   }
 
-  // Raises an alert by one rule of CounterSign.
-  void sign_from(uint64_t limit, const char* says) {
-    sign = {CounterSign::Rule::kFrom, limit, "", says};
+  // Raises an alert by one rule of CounterAlert.
+  void alert_from(uint64_t limit, const char* says) {
+    alert = {CounterAlert::Rule::kFrom, limit, "", says};
   }
-  void sign_below(uint64_t hundredths, const char* of, const char* says) {
-    sign = {CounterSign::Rule::kBelow, hundredths, of, says};
+  void alert_below(uint64_t hundredths, const char* of, const char* says) {
+    alert = {CounterAlert::Rule::kBelow, hundredths, of, says};
   }
-  void sign_unless(uint64_t word, const char* says) {
-    sign = {CounterSign::Rule::kUnless, word, "", says};
+  void alert_unless(uint64_t word, const char* says) {
+    alert = {CounterAlert::Rule::kUnless, word, "", says};
   }
-  void sign_as_it_grows(const char* says) { sign = {CounterSign::Rule::kGrows, 0, "", says}; }
-  void sign_as_it_stands(const char* unless, const char* says) {
-    sign = {CounterSign::Rule::kStands, 0, unless, says};
+  void alert_as_it_grows(const char* says) { alert = {CounterAlert::Rule::kGrows, 0, "", says}; }
+  void alert_as_it_stands(const char* unless, const char* says) {
+    alert = {CounterAlert::Rule::kStands, 0, unless, says};
   }
   // Its words tell of trouble, but it raises no alert; `why` is the reason.
-  void no_sign(const char* why) { sign = {CounterSign::Rule::kNone, 0, "", "", why}; }
+  void no_alert(const char* why) { alert = {CounterAlert::Rule::kNone, 0, "", "", why}; }
 };
 
 // Each function adds one counter and copies its texts; CounterDescription gives their limits, and

@@ -116,7 +116,7 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
       .counter("connections_refused", c.connections_refused, "connections",
                "Connections closed at once: max_connections were open.")
       .refusals_of("max_connections")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{connections_refused} clients were refused so far, because too many are connected: "
           "end some, or raise max_connections");
   table
@@ -124,24 +124,24 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
           "connections_turned_away", c.connections_turned_away, "connections",
           "Connections closed at once: no new clients are accepted (blockd.listen, a drain), or "
           "the kernel refused more.")
-      .sign_as_it_grows("{connections_turned_away} clients were turned away so far: it drains, "
-                        "or blockd.listen said so, or the kernel refused more, as the log says");
+      .alert_as_it_grows("{connections_turned_away} clients were turned away so far: it drains, "
+                         "or blockd.listen said so, or the kernel refused more, as the log says");
   table
       .counter("handshake_timeouts", c.handshake_timeouts, "connections",
                "Connections closed: the client took too long to negotiate.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{handshake_timeouts} clients did not finish their negotiation so far: check which "
           "programs connect here, and the network between");
   table
       .counter("protocol_errors", c.protocol_errors, "connections",
                "Connections closed: the client violated the protocol.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{protocol_errors} clients violated the NBD protocol so far: the log says how; "
           "correct or replace the client");
   table
       .counter("broken_connections", c.broken_connections, "connections",
                "Connections that failed, or whose client left during a request.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{broken_connections} connections broke so far: check the clients' logs, and the "
           "network between");
   table
@@ -152,7 +152,7 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
   table
       .counter("requests_refused", c.requests_refused, "requests",
                "Requests answered with an error.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{requests_refused} requests were answered with an error so far: check the volumes' "
           "stores, else the clients' requests (past the end, to a read-only volume)");
   const auto times = [&table](const char* name, const Histogram& of, const char* help) {

@@ -47,7 +47,7 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
   table
       .counter("aborts", c.aborts, "requests",
                "Writes whose client left before the payload had arrived.")
-      .no_sign("broken_connections counts their clients");
+      .no_alert("broken_connections counts their clients");
   nbd::describe_requests(table, c.requests, {"operations", "bytes", "bytes"});
   table
       .histogram(
@@ -79,19 +79,19 @@ inline void describe(CounterTable& table, StoreCounters& c) {
   table.gauge("buffer_max_bytes", c.buffer_max_bytes, "bytes",
               "All memory of its buffers; requests that find none free wait.");
   table.counter("errors", c.errors, "requests", "Requests that failed in the store.")
-      .sign_as_it_grows("its store {place} failed {errors} requests so far");
+      .alert_as_it_grows("its store {place} failed {errors} requests so far");
   table.counter("operations_ended", c.operations_ended, "operations",
                 "Operations completed by the store.");
   table
       .gauge("silent_ns", c.silent_ns, "ns",
              "How long the store has completed no operation while some are in flight; 0: none is.")
-      .sign_from(5 * kNsPerSecond,
-                 "its store {place} has completed nothing for {silent_ns} (operations in "
-                 "flight: {operations})");
+      .alert_from(5 * kNsPerSecond,
+                  "its store {place} has completed nothing for {silent_ns} (operations in "
+                  "flight: {operations})");
   table
       .boolean("has_failed_flush", c.has_failed_flush,
                "A flush has failed: FLUSH and FUA answer EIO until the volume is reopened.")
-      .sign_from(
+      .alert_from(
           1, "a flush of {place} has failed, so written data may be lost: check the drive, then "
              "reopen the volume");
 }

@@ -209,7 +209,7 @@ std::vector<Error> Appliance::check() {
   }
   if (!problems.empty()) return problems;
   pool_counters_.create(counters_, plan_);
-  signs_.create(counters_, plan_.counters());
+  alerts_.create(counters_, plan_.counters());
   return problems;
 }
 
@@ -433,9 +433,9 @@ void Appliance::tick() noexcept {
     in_service(*service, [&] { service->tick(); });
   }
   core_watch_.look();
-  signs_.look(monotonic_ns());  // last: includes the latest alerts of the services
+  alerts_.look(monotonic_ns());  // last: includes the latest alerts of the services
   if (!supervision_.is_there()) return;
-  supervision_.turn(raised_sign_count(counters_.view()), monotonic_ns());
+  supervision_.turn(raised_alert_count(counters_.view()), monotonic_ns());
 }
 
 // The names of services and peers that are not drained: "cache, peers". Empty: all are drained.

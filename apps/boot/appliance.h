@@ -48,7 +48,7 @@
 #include "apps/boot/shard_messenger.h"
 #include "apps/boot/supervision.h"
 #include "apps/configuration/configuration.h"
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/service.h"
 #include "apps/services/service_drains.h"
@@ -137,7 +137,7 @@ class Appliance {
   Openings opened_;
   CountersFile counters_;
   PoolCountersKeeper pool_counters_;
-  CounterSigns signs_;
+  CounterAlerts alerts_;
   CoreWatch core_watch_;
   ServiceDrains drains_;
   ApplianceSignals signals_;

@@ -25,14 +25,14 @@ void describe(CounterTable& table, PoolCounters& c) {
   table
       .counter("registrations_after_seal", c.registrations_after_seal, "registrations",
                "Registrations after the seal; any other number than 0 is a defect.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "memory was registered {registrations_after_seal} times after the seal: this is a "
           "defect; report it with the log and the configuration");
   table
       .counter("allocations_refused", c.allocations_refused, "requests",
                "Refused requests for heap memory.")
       .refusals_of("pool.bytes")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{allocations_refused} requests for heap memory were refused so far: the log says "
           "which owners use the heap; a larger [pool] bytes gives more");
   table.counter("allocations_checked", c.allocations_checked, "requests",
@@ -40,7 +40,7 @@ void describe(CounterTable& table, PoolCounters& c) {
   table
       .counter("bad_pointers_refused", c.bad_pointers_refused, "calls",
                "Calls of free and the like with a pointer to no block.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "free() was called with {bad_pointers_refused} pointers to no block so far: the log "
           "names the callers; correct that service or library");
   table.flags("support_level", c.support_level, "FREE|CHUNK|MUNMAP",
@@ -79,9 +79,9 @@ void describe(CounterTable& table, HeapCounters& c) {
              "The peak of memory charged to all owners; none: another malloc is in use.")
       .peak_of("pool.bytes", "Requests for heap memory are refused, large ones first.", "bytes");
   table.gauge("free_bytes", c.free_bytes, "bytes", "Free memory.")
-      .sign_below(10, "bytes",
-                  "it is nearly exhausted: {free_bytes} of {bytes} are free, and {largest_owner} "
-                  "has the most");
+      .alert_below(10, "bytes",
+                   "it is nearly exhausted: {free_bytes} of {bytes} are free, and {largest_owner} "
+                   "has the most");
   table.gauge("largest_free_bytes", c.largest_free_bytes, "bytes",
               "The largest request that can be met.");
   table.text("largest_owner", c.largest_owner,
@@ -97,7 +97,7 @@ void describe(CounterTable& table, HeapOwnerCounters& c) {
   table.gauge("limit_bytes", c.limit_bytes, "bytes", "The most that it may have; none: no limit.");
   table.counter("refused", c.refused, "requests", "Requests refused because of the limit.")
       .refusals_of("limit.bytes")
-      .sign_as_it_grows("its limit of {limit_bytes} has refused {refused} requests for memory");
+      .alert_as_it_grows("its limit of {limit_bytes} has refused {refused} requests for memory");
 }
 
 void describe(CounterTable& table, HeapClassCounters& c) {

@@ -38,12 +38,12 @@ void describe(CounterTable& table, ShardCounters& c) {
       .counter("core_moves", c.core_moves, "times",
                "Moves of its thread off its core, by a cpuset or taskset; it is pinned again "
                "where that is possible.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "its thread was moved off its core {core_moves} times so far: find what changes its "
           "cpuset, or runs taskset on it");
   table.boolean("off_core", c.is_off_core, "Its thread may not run on its core.")
-      .sign_from(1, "its thread may not run on its core: return the core to the cpuset of its "
-                    "control group, or choose another `cpu`");
+      .alert_from(1, "its thread may not run on its core: return the core to the cpuset of its "
+                     "control group, or choose another `cpu`");
   describe_rounds(table, c.loop);
   describe(table, c.sockets);
 }
@@ -66,7 +66,7 @@ void describe(CounterTable& table, PeersCounters& c) {
   table
       .counter("handshakes_refused", c.handshakes_refused, "handshakes",
                "Connection attempts of peers that were refused.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{handshakes_refused} connection attempts of peers were refused so far: the log says "
           "why; make both configurations agree");
   describe(table, c.verbs);
@@ -78,7 +78,7 @@ void describe(CounterTable& table, PeerCounters& c) {
     words += (state == 0 ? "" : "|") + std::string(to_text(static_cast<PeerState>(state)));
   }
   table.state("state", c.state, words.c_str(), "The state of the connection to the peer.")
-      .sign_unless(static_cast<uint64_t>(PeerState::kConnected), "it is not connected: {state}");
+      .alert_unless(static_cast<uint64_t>(PeerState::kConnected), "it is not connected: {state}");
 }
 
 void describe(CounterTable& table, ProcessCounters& c) {
@@ -87,9 +87,9 @@ void describe(CounterTable& table, ProcessCounters& c) {
   table.gauge("pid", c.pid, "process", "Its process ID; none: none has joined.");
   table.counter("joined", c.joined, "times", "Joins of these processes.");
   table.counter("died", c.died, "times", "Processes that ended without leaving, or were cut off.")
-      .no_sign("is_down is set until another one has joined");
+      .no_alert("is_down is set until another one has joined");
   table.boolean("is_down", c.is_down, "More processes have died than have joined since.")
-      .sign_from(1, "its process {dead_pid} has died, and no other has joined since");
+      .alert_from(1, "its process {dead_pid} has died, and no other has joined since");
   table.gauge("dead_pid", c.dead_pid, "process",
               "The process ID of the last that died; none: none has died.");
 }

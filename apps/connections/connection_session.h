@@ -27,7 +27,7 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
   table
       .counter("timeouts", counters.timeouts, "connections",
                "Connections closed because they were idle for too long.")
-      .no_sign("idle clients are disconnected by it, too");
+      .no_alert("idle clients are disconnected by it, too");
   table.gauge("connections", counters.connections, "connections", "Open connections.")
       .at_a_glance("clients");
   CounterDescription& peak = table.gauge("connections_peak", counters.connections_peak,
@@ -39,7 +39,7 @@ inline void describe(CounterTable& table, ServedCounters& counters, const char* 
       table.counter("turned_away", counters.turned_away, "connections",
                     "Connections closed or refused because there were too many.");
   if (key != nullptr) turned_away.refusals_of(key);
-  turned_away.sign_as_it_grows(
+  turned_away.alert_as_it_grows(
       "{turned_away} clients were turned away so far, because too many are connected: end some, "
       "or raise max_connections, if the service has it");
   table.counter("sent_bytes", counters.sent_bytes, "bytes", "Bytes sent to clients.")

@@ -27,30 +27,30 @@ void describe(CounterTable& table, ControlCounters& counters) {
       .counter("requests", counters.requests, "requests",
                "Received requests, including lines that were too long or incomplete.")
       .at_a_glance("requests")
-      .no_sign("refused counts those that were too long");
+      .no_alert("refused counts those that were too long");
   table
       .counter("refused", counters.refused, "requests",
                "Requests that were refused or aborted, including notifications; all others were "
                "executed.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{refused} requests were refused so far: each answer has the cause and the cure; "
           "check which program sends them");
   table
       .counter("stuck", counters.stuck, "requests",
                "Requests refused because a shard did not respond in time.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{stuck} requests got no answer from a shard so far: `bedplate top` shows which shard "
           "is busy, and with what");
   table
       .counter("not_allowed", counters.not_allowed, "connections",
                "Refused connections of users without permission.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{not_allowed} connections of users without permission were refused so far: add the "
           "users to its group, or find out who they are");
   table
       .counter("line_losses", counters.line_losses, "times",
                "Times that the serial line was hung up or could not be read or written.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the serial line was lost {line_losses} times so far: check the cable, and the other "
           "end");
   describe(table, counters.connections);

@@ -44,8 +44,8 @@ bool is_described(std::span<const CounterSet> sets, size_t index) noexcept {
   return index == 0 || !has_same_counters(sets[index], sets[index - 1]);
 }
 
-bool is_sign(const CounterDescription& counter) noexcept {
-  return counter.sign.rule != CounterSign::Rule::kNone;
+bool has_alert(const CounterDescription& counter) noexcept {
+  return counter.alert.rule != CounterAlert::Rule::kNone;
 }
 
 // The offsets of all parts of a file.
@@ -53,7 +53,7 @@ struct Layout {
   CounterRecords sets;
   CounterRecords labels;
   CounterRecords counters;
-  CounterRecords signs;
+  CounterRecords alerts;
   uint64_t values = 0;
   CounterRecords rings;
   CounterRecords sources;
@@ -70,19 +70,19 @@ struct Layout {
     };
     size_t label_count = 0;
     size_t counter_count = 0;
-    size_t sign_count = 0;
+    size_t alert_count = 0;
     uint64_t bytes = 0;
     for (size_t i = 0; i < all.size(); ++i) {
       label_count += all[i].labels.size();
       counter_count += is_described(all, i) ? all[i].counters.size() : 0;
       bytes += values_bytes(all[i]);
-      sign_count += static_cast<size_t>(
-          std::count_if(all[i].counters.begin(), all[i].counters.end(), &is_sign));
+      alert_count += static_cast<size_t>(
+          std::count_if(all[i].counters.begin(), all[i].counters.end(), &has_alert));
     }
     add(&sets, all.size(), sizeof(CounterSetRecord));
     add(&labels, label_count, sizeof(CounterLabelRecord));
     add(&counters, counter_count, sizeof(CounterRecord));
-    add(&signs, sign_count, sizeof(CounterSignRecord));
+    add(&alerts, alert_count, sizeof(CounterAlertRecord));
     values = align_up(offset, kCacheLineBytes);
     offset = values + bytes;
     if (traces.record_count > 0) {
@@ -219,9 +219,9 @@ void CountersFile::describe(std::span<const CounterSet> all, const TraceShape& t
   header_->sets = layout.sets;
   header_->labels = layout.labels;
   header_->counters = layout.counters;
-  header_->sign_count = layout.signs.count;
-  header_->sign_record_bytes = layout.signs.record_bytes;
-  BP_ASSERT(sign_records(*header_).offset == layout.signs.offset);
+  header_->alert_count = layout.alerts.count;
+  header_->alert_record_bytes = layout.alerts.record_bytes;
+  BP_ASSERT(alert_records(*header_).offset == layout.alerts.offset);
   auto* label = reinterpret_cast<CounterLabelRecord*>(begin() + layout.labels.offset);
   auto* record = reinterpret_cast<CounterRecord*>(begin() + layout.counters.offset);
   uint32_t first_label = 0;
@@ -259,20 +259,20 @@ void CountersFile::describe(std::span<const CounterSet> all, const TraceShape& t
   header_->sources = layout.sources;
   header_->subjects = layout.subjects;
   if (traces.record_count > 0) describe_traces(traces, layout.records);
-  describe_signs(all);
+  describe_alerts(all);
 }
 
-void CountersFile::describe_signs(std::span<const CounterSet> all) noexcept {
+void CountersFile::describe_alerts(std::span<const CounterSet> all) noexcept {
   uint32_t next = 0;
   for (uint32_t i = 0; i < all.size(); ++i) {
     for (uint32_t k = 0; k < all[i].counters.size(); ++k) {
       const CounterDescription& counter = all[i].counters[k];
-      if (!is_sign(counter)) continue;
-      auto* record = new (&sign(next++)) CounterSignRecord{.set = i, .counter = k};
-      set_text(record->says, counter.sign.says);
+      if (!has_alert(counter)) continue;
+      auto* record = new (&alert(next++)) CounterAlertRecord{.set = i, .counter = k};
+      set_text(record->says, counter.alert.says);
     }
   }
-  BP_ASSERT(next == header_->sign_count);
+  BP_ASSERT(next == header_->alert_count);
 }
 
 void CountersFile::describe_traces(const TraceShape& traces, uint64_t records) noexcept {

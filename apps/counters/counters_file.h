@@ -77,10 +77,10 @@ class CountersFile {
   CountersHeader& header() noexcept { return *header_; }
   // The record of alert number `index`, in the order of `sets` and their counters; it says whether
   // the alert is raised. Requires: `index` is below the number of alerts.
-  CounterSignRecord& sign(uint32_t index) noexcept {
-    BP_ASSERT(index < header_->sign_count);
-    const CounterRecords signs = sign_records(*header_);
-    return reinterpret_cast<CounterSignRecord*>(begin() + signs.offset)[index];
+  CounterAlertRecord& alert(uint32_t index) noexcept {
+    BP_ASSERT(index < header_->alert_count);
+    const CounterRecords alerts = alert_records(*header_);
+    return reinterpret_cast<CounterAlertRecord*>(begin() + alerts.offset)[index];
   }
   // The file as a reader sees it, without opening it. Requires: create() was called.
   CountersView view() const noexcept { return CountersView(header_); }
@@ -89,7 +89,7 @@ class CountersFile {
   Result<void> map_file(const Fd& fd, const NameLock& lock, uint64_t bytes);
   void describe(std::span<const CounterSet> sets, const TraceShape& traces) noexcept;
   void describe_traces(const TraceShape& traces, uint64_t records) noexcept;
-  void describe_signs(std::span<const CounterSet> sets) noexcept;
+  void describe_alerts(std::span<const CounterSet> sets) noexcept;
   std::byte* begin() noexcept { return reinterpret_cast<std::byte*>(header_); }
   std::span<CounterSetRecord> sets() noexcept;
   CounterSetRecord* find(std::string_view owner, std::string_view name,

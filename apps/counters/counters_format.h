@@ -42,9 +42,9 @@ struct CountersHeader {
   CounterRecords rings;     // TraceRingRecord
   CounterRecords sources;   // TraceSourceRecord
   CounterRecords subjects;  // OwnerName
-  // CounterSignRecord: these records begin where the records of counters end (sign_records).
-  uint32_t sign_count = 0;
-  uint32_t sign_record_bytes = 0;
+  // CounterAlertRecord: these records begin where the records of counters end (alert_records).
+  uint32_t alert_count = 0;
+  uint32_t alert_record_bytes = 0;
   // CLOCK_REALTIME when the file was made: two runs may have the same pid, as in an image. A file
   // of an older build has its first record here, which is as constant.
   uint64_t created_ns = 0;
@@ -52,10 +52,10 @@ struct CountersHeader {
 };
 static_assert(sizeof(CountersHeader) <= 256);
 
-inline CounterRecords sign_records(const CountersHeader& header) noexcept {
+inline CounterRecords alert_records(const CountersHeader& header) noexcept {
   const CounterRecords& before = header.counters;
   const uint64_t end = before.offset + uint64_t{before.count} * before.record_bytes;
-  return {align_up(end, kCacheLineBytes), header.sign_count, header.sign_record_bytes};
+  return {align_up(end, kCacheLineBytes), header.alert_count, header.alert_record_bytes};
 }
 
 // One struct of counters: CounterSet.
@@ -109,15 +109,15 @@ struct TraceSourceRecord {
   uint32_t subject_count = 0;
 };
 
-// A rule that can raise an alert on a counter of one set (CounterSign). The appliance itself
+// A rule that can raise an alert on a counter of one set (CounterAlert). The appliance itself
 // evaluates it, so all readers of the file see the same.
-struct CounterSignRecord {
+struct CounterAlertRecord {
   uint32_t set = 0;
   uint32_t counter = 0;  // index in the set
   char says[160] = {};   // {NAME} stands for the counter or label of that name in the set
   std::atomic<uint64_t> since_ns{0};  // monotonic_ns() when it was raised; 0: it is not
 };
-static_assert(sizeof(CounterSignRecord) % 8 == 0);
+static_assert(sizeof(CounterAlertRecord) % 8 == 0);
 static_assert(sizeof(CounterSetRecord) % 8 == 0 && sizeof(CounterLabelRecord) % 8 == 0 &&
               sizeof(CounterRecord) % 8 == 0 && sizeof(TraceRingRecord) % 8 == 0 &&
               sizeof(TraceSourceRecord) % 8 == 0);

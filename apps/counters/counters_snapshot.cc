@@ -163,12 +163,12 @@ bool CountersSnapshot::is_consistent() const noexcept {
       !lie_in_file(header.counters, kCounterRecordBytesMin, bytes_)) {
     return false;
   }
-  const CounterRecords signs = sign_records(header);
-  if (signs.count > 0 && !lie_in_file(signs, sizeof(CounterSignRecord), bytes_)) return false;
+  const CounterRecords alerts = alert_records(header);
+  if (alerts.count > 0 && !lie_in_file(alerts, sizeof(CounterAlertRecord), bytes_)) return false;
   const CountersView view(&header);
-  for (uint32_t i = 0; i < view.sign_count(); ++i) {
-    const CounterSignRecord& sign = view.sign(i);
-    if (sign.set >= view.set_count() || sign.counter >= view.set(sign.set).count) return false;
+  for (uint32_t i = 0; i < view.alert_count(); ++i) {
+    const CounterAlertRecord& alert = view.alert(i);
+    if (alert.set >= view.set_count() || alert.counter >= view.set(alert.set).count) return false;
   }
   uint64_t counter_count = 0;
   for (uint32_t i = 0; i < view.set_count(); ++i) {

@@ -54,10 +54,10 @@ class CountersView {
             counter.bytes / sizeof(Counter)};
   }
 
-  // Alerts (counter_signs.h), of all sets together.
-  uint32_t sign_count() const noexcept { return sign_records(*header_).count; }
-  const CounterSignRecord& sign(uint32_t index) const noexcept {
-    return *reinterpret_cast<const CounterSignRecord*>(record(sign_records(*header_), index));
+  // Alerts (counter_alerts.h), of all sets together.
+  uint32_t alert_count() const noexcept { return alert_records(*header_).count; }
+  const CounterAlertRecord& alert(uint32_t index) const noexcept {
+    return *reinterpret_cast<const CounterAlertRecord*>(record(alert_records(*header_), index));
   }
 
   // The text in `field`: it ends at its NUL, or with the field.

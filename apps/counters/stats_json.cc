@@ -5,7 +5,7 @@
 #include <compare>
 #include <optional>
 
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "pinned_pool/pool_map.h"
 #include "platform/assert.h"
 #include "platform/histogram.h"
@@ -159,10 +159,10 @@ void StatsJson::step(Place* place, JsonText* json) const noexcept {
   switch (place->stage) {
     case Stage::kHead:
       write_head(json);
-      place->stage = Stage::kSigns;
+      place->stage = Stage::kAlerts;
       return;
-    case Stage::kSigns:
-      if (place->index < counters_.sign_count()) return write_sign(place->index++, json);
+    case Stage::kAlerts:
+      if (place->index < counters_.alert_count()) return write_alert(place->index++, json);
       json->end_array();
       place->stage = Stage::kOrder;
       return;
@@ -189,20 +189,20 @@ void StatsJson::write_head(JsonText* json) const noexcept {
   json->begin_object().key("name").text(counters_.appliance()).key("pid");
   json->number(static_cast<uint64_t>(std::max(counters_.pid(), 0)));
   json->key("running").boolean(options_.is_running).key("audit").text(audit_.text);
-  json->key("signs").begin_array();
+  json->key("alerts").begin_array();
 }
 
-void StatsJson::write_sign(uint32_t index, JsonText* json) const noexcept {
+void StatsJson::write_alert(uint32_t index, JsonText* json) const noexcept {
   if (!is_raised(counters_, index)) return;
-  const CounterSignRecord& sign = counters_.sign(index);
-  const CounterRecord& counter = counters_.counter(counters_.set(sign.set), sign.counter);
-  char room[kSignTextBytesMax];
+  const CounterAlertRecord& alert = counters_.alert(index);
+  const CounterRecord& counter = counters_.counter(counters_.set(alert.set), alert.counter);
+  char room[kAlertTextBytesMax];
   TextWriter of(room);
-  write_sign_subject(counters_, index, &of);
+  write_alert_subject(counters_, index, &of);
   json->begin_object().key("of").text({room, of.bytes()});
   json->key("counter").text(CountersView::text(counter.name));
   TextWriter says(room);
-  write_sign_text(counters_, index, &says);
+  write_alert_text(counters_, index, &says);
   json->key("says").text({room, says.bytes()}).end_object();
 }
 

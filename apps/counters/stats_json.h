@@ -12,7 +12,7 @@
 #include <span>
 #include <string_view>
 
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_snapshot.h"
 #include "apps/counters/counters_view.h"
 #include "apps/counters/json_text.h"
@@ -40,7 +40,7 @@ class StatsJson {
   // The largest indivisible part: for example an alert of a foreign file whose text and subject
   // consist of control characters, each of which is six bytes in JSON.
   static constexpr size_t kPieceBytesMin = 16 * 1024;
-  static_assert(kPieceBytesMin >= 6 * (kSignTextBytesMax + 3 * sizeof(OwnerName)) + kKiB);
+  static_assert(kPieceBytesMin >= 6 * (kAlertTextBytesMax + 3 * sizeof(OwnerName)) + kKiB);
 
   StatsJson() noexcept = default;  // empty: write() may not be called
   // `order`: space for the sets that come next, at least one. One pass over all sets fills it, so
@@ -57,7 +57,16 @@ class StatsJson {
   uint64_t look_count() const noexcept { return place_.look_count; }
 
  private:
-  enum class Stage : uint8_t { kHead, kSigns, kOrder, kNextSet, kLabels, kCounters, kValues, kEnd };
+  enum class Stage : uint8_t {
+    kHead,
+    kAlerts,
+    kOrder,
+    kNextSet,
+    kLabels,
+    kCounters,
+    kValues,
+    kEnd
+  };
   struct Place {
     Stage stage = Stage::kHead;
     uint32_t order_count = 0;  // entries of order_ in use
@@ -71,7 +80,7 @@ class StatsJson {
 
   void step(Place* place, JsonText* json) const noexcept;
   void write_head(JsonText* json) const noexcept;
-  void write_sign(uint32_t index, JsonText* json) const noexcept;
+  void write_alert(uint32_t index, JsonText* json) const noexcept;
   void find_order(Place* place) const noexcept;
   void next_set(Place* place, JsonText* json) const noexcept;
   void write_counter(Place* place, JsonText* json) const noexcept;

@@ -39,8 +39,8 @@ size_t write_metrics(MetricsText* metrics, std::span<char> to) noexcept {
 
 void EventText::begin_round() noexcept {
   BP_ASSERT(part_ == Part::kOver && !has_name_);
-  part_ = Part::kSigns;
-  signs_ = SignLines(counters_, LineFormat::kEvent);
+  part_ = Part::kAlerts;
+  alerts_ = AlertLines(counters_, LineFormat::kEvent);
   log_ = LogLines(LineFormat::kEvent, log_.end());
   metrics_ = MetricsText(counters_, MetricsFormat::kPrometheus);
 }
@@ -50,19 +50,19 @@ size_t EventText::write(std::span<char> to) noexcept {
   if (part_ == Part::kOver) return 0;
   if (!has_name_) {
     has_name_ = true;
-    const char* name = part_ == Part::kSigns ? "event:signs\n"
-                       : part_ == Part::kLog ? "event:log\n"
-                                             : "event:metrics\n";
+    const char* name = part_ == Part::kAlerts ? "event:alerts\n"
+                       : part_ == Part::kLog  ? "event:log\n"
+                                              : "event:metrics\n";
     return put(name, to);
   }
-  const size_t bytes = part_ == Part::kSigns ? signs_.write(to)
-                       : part_ == Part::kLog ? log_.write(to)
-                                             : write_metrics(&metrics_, to);
+  const size_t bytes = part_ == Part::kAlerts ? alerts_.write(to)
+                       : part_ == Part::kLog  ? log_.write(to)
+                                              : write_metrics(&metrics_, to);
   BP_DCHECK(bytes <= to.size());
   if (bytes > 0) return bytes;
   has_name_ = false;
   // Without alerts there is still an event; without log lines there is none.
-  const char* end = part_ == Part::kSigns ? "data:\n\n" : "\n";
+  const char* end = part_ == Part::kAlerts ? "data:\n\n" : "\n";
   part_ = static_cast<Part>(static_cast<uint8_t>(part_) + 1);
   return put(end, to);
 }

@@ -1,5 +1,5 @@
 // The answer to /events (server-sent events). Each round has all values that the page shows. The
-// data of an event is the answer at the path of the event's name: `signs`, `log` (in later rounds
+// data of an event is the answer at the path of the event's name: `alerts`, `log` (in later rounds
 // only new lines, if any), `metrics`.
 //
 // A round is written in parts, as the client takes them, from the values at that time: a slow
@@ -31,7 +31,7 @@ class EventText {
   // The first round has begun.
   explicit EventText(CountersView counters) noexcept
       : counters_(counters),
-        signs_(counters, LineFormat::kEvent),
+        alerts_(counters, LineFormat::kEvent),
         log_(LineFormat::kEvent),
         metrics_(counters, MetricsFormat::kPrometheus) {}
 
@@ -42,12 +42,12 @@ class EventText {
   size_t write(std::span<char> to) noexcept;
 
  private:
-  enum class Part : uint8_t { kSigns, kLog, kMetrics, kOver };
+  enum class Part : uint8_t { kAlerts, kLog, kMetrics, kOver };
 
   CountersView counters_;
-  Part part_ = Part::kSigns;
+  Part part_ = Part::kAlerts;
   bool has_name_ = false;  // the event of the current part has begun
-  SignLines signs_;
+  AlertLines alerts_;
   LogLines log_;
   MetricsText metrics_;
 };

@@ -76,11 +76,11 @@ void describe(CounterTable& table, HttpCounters& counters) {
   table.counter("requests", counters.requests, "requests", "Answered requests.")
       .at_a_glance("requests");
   table.counter("refused", counters.refused, "requests", "Requests answered with an error.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{refused} requests were answered with an error so far ({unauthorized} lacked the "
           "token): check what its clients request");
   table.counter("unauthorized", counters.unauthorized, "requests", "Requests without the token.")
-      .no_sign("refused counts them, and its alert says so");
+      .no_alert("refused counts them, and its alert says so");
   table.gauge("listeners", counters.listeners, "clients", "Clients that read /events now.");
   describe(table, counters.connections, "max_connections");
 }
@@ -190,8 +190,8 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
       say(200, kPlain, "ready\n", "", request.is_head);
       return;
     }
-  } else if (request.path == "/signs") {
-    say_long(SignLines(site_->view, LineFormat::kText), kPlain, "", request);
+  } else if (request.path == "/alerts") {
+    say_long(AlertLines(site_->view, LineFormat::kText), kPlain, "", request);
     return;
   } else if (request.path == "/log") {
     say_long(LogLines(LineFormat::kText), kPlain, "", request);

@@ -79,7 +79,7 @@ class HttpSession final : public ConnectionSession {
   static constexpr size_t kOutBytes = EventText::kPieceBytesMin + kHeadBytesMax;
   static_assert(kOutBytes <= 0xffff, "the length of a chunk has four digits");
   // The source of an answer that is written in parts.
-  using Making = std::variant<std::monostate, MetricsText, StatsJson, SignLines, LogLines,
+  using Making = std::variant<std::monostate, MetricsText, StatsJson, AlertLines, LogLines,
                               StatusPage, EventText>;
 
   void go_on() noexcept;

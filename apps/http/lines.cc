@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "platform/assert.h"
 #include "platform/recent_lines.h"
 #include "platform/text_writer.h"
@@ -36,17 +36,17 @@ void write_line(std::string_view line, LineFormat format, TextWriter* writer) no
 
 }  // namespace
 
-size_t SignLines::write(std::span<char> to) noexcept {
+size_t AlertLines::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
-  BP_DCHECK(next_ <= counters_.sign_count());
+  BP_DCHECK(next_ <= counters_.alert_count());
   size_t bytes = 0;
-  for (; next_ < counters_.sign_count(); ++next_) {
+  for (; next_ < counters_.alert_count(); ++next_) {
     if (!is_raised(counters_, next_)) continue;
-    char text[kSignTextBytesMax];
+    char text[kAlertTextBytesMax];
     TextWriter line(text);
-    write_sign_subject(counters_, next_, &line);
+    write_alert_subject(counters_, next_, &line);
     line.text(": ");
-    write_sign_text(counters_, next_, &line);
+    write_alert_text(counters_, next_, &line);
     TextWriter writer(to.subspan(bytes));
     write_line({text, line.bytes()}, format_, &writer);
     BP_DCHECK(bytes > 0 || !writer.is_full());  // otherwise it would look like the end

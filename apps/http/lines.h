@@ -1,5 +1,5 @@
-// The raised alerts ("signs") and the last lines of the log, line by line: as text, as HTML, or as
-// an event's data.
+// The raised alerts and the last lines of the log, line by line: as text, as HTML, or as an event's
+// data.
 //
 // The text is written in parts, so it needs memory only for one part. Threads: any, one at a time
 // for each object. Nothing is allocated.
@@ -19,12 +19,12 @@ class TextWriter;
 // of an event's data.
 enum class LineFormat : uint8_t { kText, kListItem, kPreformatted, kEvent };
 
-class SignLines {
+class AlertLines {
  public:
   // The longest output of one line.
   static constexpr size_t kPieceBytesMin = 12 * 1024;
 
-  SignLines(CountersView counters, LineFormat format) noexcept
+  AlertLines(CountersView counters, LineFormat format) noexcept
       : counters_(counters), format_(format) {}
 
   // Writes as many lines as fit into `to`, and returns their bytes; 0: all were written. Requires:
@@ -46,7 +46,7 @@ class LogLines {
   // Begins at line `first`; 0: at the oldest line.
   explicit LogLines(LineFormat format, uint64_t first = 0) noexcept;
 
-  // Like SignLines::write().
+  // Like AlertLines::write().
   size_t write(std::span<char> to) noexcept;
   // The number of the line after the last of these.
   uint64_t end() const noexcept { return end_; }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/counter_table.h"
@@ -112,28 +112,29 @@ bool MetricsText::write_line(Place* place, TextWriter* writer) const noexcept {
     ++place->set;
     place->is_found = false;
   }
-  if (write_sign(place, writer)) return true;
+  if (write_alert(place, writer)) return true;
   if (format_ == MetricsFormat::kOpenMetrics) writer->text("# EOF\n");
   return false;
 }
 
 // Writes the next alert, even if it is not raised: a series that never existed cannot raise an
 // alert.
-bool MetricsText::write_sign(Place* place, TextWriter* writer) const noexcept {
-  const uint32_t index = place->sign++;
-  if (index >= counters_.sign_count()) return false;
+bool MetricsText::write_alert(Place* place, TextWriter* writer) const noexcept {
+  const uint32_t index = place->alert++;
+  if (index >= counters_.alert_count()) return false;
   if (index == 0) {
-    writer->text("# HELP bedplate_sign Whether this needs a look: / and bedplate top say why.\n"
-                 "# TYPE bedplate_sign gauge\n");
+    writer->text("# HELP bedplate_alert Whether this needs a look: / and bedplate top say why.\n"
+                 "# TYPE bedplate_alert gauge\n");
   }
-  const CounterSignRecord& sign = counters_.sign(index);
-  if (!counters_.is_there(sign.set)) return true;
-  const CounterSetRecord& set = counters_.set(sign.set);
+  const CounterAlertRecord& alert = counters_.alert(index);
+  if (!counters_.is_there(alert.set)) return true;
+  const CounterSetRecord& set = counters_.set(alert.set);
   char subject[3 * sizeof(OwnerName)];
   TextWriter name(subject);
-  write_sign_subject(counters_, index, &name);
-  writer->text("bedplate_sign{of=\"").escaped({subject, name.bytes()}, "\\\"");
-  writer->text("\",counter=\"").text(CountersView::text(counters_.counter(set, sign.counter).name));
+  write_alert_subject(counters_, index, &name);
+  writer->text("bedplate_alert{of=\"").escaped({subject, name.bytes()}, "\\\"");
+  writer->text("\",counter=\"")
+      .text(CountersView::text(counters_.counter(set, alert.counter).name));
   writer->text(is_raised(counters_, index) ? "\"} 1\n" : "\"} 0\n");
   return true;
 }

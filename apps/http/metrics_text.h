@@ -7,7 +7,7 @@
 // holds. A histogram has a bucket for each power of two. Its sum takes the largest value of each
 // finer bucket, so it is at most a sixteenth too large. A counter without a current value has no
 // line.
-// An alert (a sign of counter_signs.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
+// An alert (counter_alerts.h) is bedplate_alert, 1 or 0. The appliance's name is a label of
 // bedplate_appliance_info, and its age is bedplate_appliance_uptime_seconds: the difference of two
 // texts is the time between them, whatever delay each had on its way. For the status page, comments
 // say which counters are seen at a glance (counter_table.h); OpenMetrics does not allow them.
@@ -53,7 +53,7 @@ class MetricsText {
     uint32_t counter = 0;  // in the set; the index after the last: its labels
     uint32_t member = 0;   // set of the group that is being written
     uint32_t line = 0;     // in the set
-    uint32_t sign = 0;     // after all sets
+    uint32_t alert = 0;    // after all sets
     bool has_name = false;
     bool is_found = false;
     bool has_head = false;
@@ -71,7 +71,7 @@ class MetricsText {
   bool write_labels(Place* place, TextWriter* writer) const noexcept;
   bool write_histogram(Place* place, TextWriter* writer) const noexcept;
   bool write_words(Place* place, TextWriter* writer) const noexcept;
-  bool write_sign(Place* place, TextWriter* writer) const noexcept;
+  bool write_alert(Place* place, TextWriter* writer) const noexcept;
   void write_name(const Place& place, TextWriter* writer) const noexcept;
   bool begin_sample(Place* place, const char* suffix, TextWriter* writer) const noexcept;
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "apps/http/status_page_parts.h"
 #include "platform/assert.h"
 #include "platform/text_writer.h"
@@ -23,11 +23,11 @@ constexpr size_t kStateBytesMax = 256;
 // Writes that the appliance is not ready, and the number of raised alerts; often nothing.
 void write_words(const StatusPage::Told& told, const CountersView& counters,
                  TextWriter* writer) noexcept {
-  const uint32_t sign_count = raised_sign_count(counters);
+  const uint32_t alert_count = raised_alert_count(counters);
   if (!told.is_ready) writer->text("Draining, or not ready yet");
-  if (sign_count == 0) return;
-  writer->text(told.is_ready ? "" : "; ").number(sign_count);
-  writer->text(sign_count == 1 ? " needs a look" : " need a look");
+  if (alert_count == 0) return;
+  writer->text(told.is_ready ? "" : "; ").number(alert_count);
+  writer->text(alert_count == 1 ? " needs a look" : " need a look");
 }
 
 // Writes a value of the page; the script's tell() later overwrites it. An appliance's name has only
@@ -56,7 +56,7 @@ void write_value(std::string_view name, const std::optional<StatusPage::Told>& t
 
 size_t StatusPage::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
-  constexpr size_t kRoomBytes = std::max(SignLines::kPieceBytesMin, LogLines::kPieceBytesMin);
+  constexpr size_t kRoomBytes = std::max(AlertLines::kPieceBytesMin, LogLines::kPieceBytesMin);
   static_assert(std::all_of(std::begin(kStatusPageParts), std::end(kStatusPageParts),
                             [](std::string_view part) { return part.size() <= kPieceBytesMin; }));
   size_t bytes = 0;
@@ -68,9 +68,9 @@ size_t StatusPage::write(std::span<char> to) noexcept {
     if (is_text) {
       if (part.size() > rest.size()) break;
       bytes += part.copy(rest.data(), rest.size());
-    } else if (part == "signs" || part == "log") {
+    } else if (part == "alerts" || part == "log") {
       if (rest.size() < kRoomBytes) break;
-      if (told_) more = part == "signs" ? signs_.write(rest) : log_.write(rest);
+      if (told_) more = part == "alerts" ? alerts_.write(rest) : log_.write(rest);
       bytes += more;
     } else {
       if (rest.size() < 2 * kStateBytesMax) break;

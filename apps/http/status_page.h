@@ -33,7 +33,7 @@ class StatusPage {
   StatusPage(CountersView counters, std::optional<Told> told) noexcept
       : counters_(counters),
         told_(told),
-        signs_(counters, LineFormat::kListItem),
+        alerts_(counters, LineFormat::kListItem),
         log_(LineFormat::kPreformatted) {}
 
   // Writes the next part into `to` and returns its bytes; 0: all was written.
@@ -44,7 +44,7 @@ class StatusPage {
   CountersView counters_;
   std::optional<Told> told_;
   uint32_t part_ = 0;
-  SignLines signs_;
+  AlertLines alerts_;
   LogLines log_;
 };
 

@@ -51,13 +51,13 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("stored", c.stored, "items", "Stored items, new or replaced.");
   table
       .counter("too_large", c.too_large, "requests", "Refused values: longer than value_max_bytes.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{too_large} values were too long and refused so far: raise value_max_bytes, or have "
           "clients send shorter ones");
   table
       .counter("no_memory", c.no_memory, "requests",
                "Refused values: nothing could be evicted, because clients were being sent so much.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{no_memory} values were refused for lack of memory so far: raise cache_bytes, or "
           "find clients that do not read their answers");
   table.counter("flushes", c.flushes, "requests", "Executed flush_all commands.")
@@ -79,7 +79,7 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("cas_hits", c.cas_hits, "requests", "cas that stored its value.");
   table.counter("cas_misses", c.cas_misses, "requests", "cas of an item that did not exist.");
   table.counter("cas_badval", c.cas_badval, "requests", "cas of an item that had changed.")
-      .no_sign("cas exists for this case: its client reads the value and tries again");
+      .no_alert("cas exists for this case: its client reads the value and tries again");
   table.counter("touch_hits", c.touch_hits, "requests", "touch of an existing item.")
       .at_a_glance("requests");
   table.counter("touch_misses", c.touch_misses, "requests", "touch of an item that did not exist.")
@@ -89,7 +89,7 @@ inline void describe(CounterTable& table, Counters& c) {
   table
       .counter("messages_dropped", c.messages_dropped, "messages",
                "Messages dropped: malformed, or too many waited for returned loans.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{messages_dropped} requests by message were dropped so far: their senders must "
           "return loans sooner, and be of this build");
   table

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "alloc/confined_heap.h"
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/service.h"
 #include "platform/numa.h"
@@ -379,7 +379,7 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
       counter.offset + bytes_of(counter.kind) > set.bytes) {
     return defect("it does not lie in its struct");
   }
-  if (const char* answer = defect_of(counter.sign, set)) return defect(answer);
+  if (const char* answer = defect_of(counter.alert, set)) return defect(answer);
   // Sets without an instance are shown as one set.
   const auto has_it = [&](const CounterSet& other) {
     return other.instance.empty() &&

@@ -55,13 +55,13 @@ inline void describe(CounterTable& table, StreamCounters& c) {
       .at_a_glance("bytes");
   table.counter("lost", c.lost, "packets", "Packets missing on all legs and not recovered in time.")
       .at_a_glance("lost")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{lost} packets were lost so far: check the sender and the network; a second leg or "
           "FEC would recover them");
   table.counter("duplicates", c.duplicates, "packets",
                 "Packets received again, such as on the other leg.");
   table.counter("late", c.late, "packets", "Packets received after they had been given up.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{late} packets arrived too late so far: raise window_ms, or find what delays them in "
           "the network");
   table.counter("restarts", c.restarts, "restarts", "Restarts of a sender's sequence numbers.");
@@ -81,17 +81,17 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table
       .counter("fec_unrecoverable", c.fec_unrecoverable, "sets",
                "FEC sets in which more than one packet stayed missing.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "FEC could not recover {fec_unrecoverable} sets so far: use FEC with columns and "
           "rows, or a second leg");
   table.counter("fec_malformed", c.fec_malformed, "packets", "Malformed FEC packets.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{fec_malformed} packets at a leg's FEC ports were malformed so far: check what sends "
           "to its port + 2 and + 4, and with which FEC");
   table
       .counter("fec_unprotected", c.fec_unprotected, "sets",
                "Rows and columns sent without FEC, because of a gap or too few buffers.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{fec_unprotected} rows and columns were sent without FEC so far: packets are missing "
           "in the input, or outputs hold its buffers");
   table.counter("fec_sent", c.fec_sent, "packets", "FEC packets made for outputs.");
@@ -100,39 +100,39 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.gauge("ts_programs", c.ts_programs, "programs", "Programs in the PATs.");
   table.gauge("ts_bit_rate", c.ts_bit_rate, "bits/s", "The bit rate by the last two PCRs.");
   table.counter("ts_sync_losses", c.ts_sync_losses, "losses", "TR 101 290, 1.1.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the transport stream lost its sync {ts_sync_losses} times so far: check the encoder "
           "or multiplexer");
   table.counter("ts_sync_byte_errors", c.ts_sync_byte_errors, "errors", "TR 101 290, 1.2.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{ts_sync_byte_errors} packets had no sync byte so far: check the encoder or "
           "multiplexer");
   table.counter("ts_pat_errors", c.ts_pat_errors, "errors", "TR 101 290, 1.3.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "its PAT was missing or wrong {ts_pat_errors} times so far: check the multiplexer");
   table.counter("ts_continuity_errors", c.ts_continuity_errors, "errors", "TR 101 290, 1.4.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "packets within it were missing {ts_continuity_errors} times so far: if no leg lost "
           "any, check what comes before the sender");
   table.counter("ts_pmt_errors", c.ts_pmt_errors, "errors", "TR 101 290, 1.5.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "a PMT was missing or wrong {ts_pmt_errors} times so far: check the multiplexer");
   table.counter("ts_pid_errors", c.ts_pid_errors, "errors", "TR 101 290, 1.6.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "a PID that its PMT names was missing {ts_pid_errors} times so far: check its encoder");
   table.counter("ts_transport_errors", c.ts_transport_errors, "errors", "TR 101 290, 2.1.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{ts_transport_errors} packets were marked as damaged so far: check the receiver or "
           "link that they come from");
   table.counter("ts_crc_errors", c.ts_crc_errors, "errors", "TR 101 290, 2.2, of PAT and PMT.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{ts_crc_errors} tables were damaged so far: check the multiplexer, and the link "
           "before the sender");
   table.counter("pcrs", c.pcrs, "PCRs", "Program clock references.");
   table
       .counter("pcr_discontinuities", c.pcr_discontinuities, "errors",
                "PCRs over 100 ms apart that were not announced: TR 101 290, 2.3b.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "its clock jumped {pcr_discontinuities} times so far: check the encoder, or for lost "
           "packets");
   table.gauge("pcr_interval_max_ns", c.pcr_interval_max_ns, "ns",
@@ -145,7 +145,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table
       .counter("questions_dropped", c.questions_dropped, "messages",
                "Refused requests to read: malformed, or all planned readers were there.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{questions_dropped} requests to read it were refused so far: raise readers, or end "
           "readers that are not needed");
 }
@@ -219,15 +219,15 @@ inline void describe(CounterTable& table, LegCounters& c) {
   table.counter("packets", c.packets, "packets", "Valid datagrams received.");
   table.counter("bytes", c.bytes, "bytes", "Bytes in these.");
   table.gauge("lost", c.lost, "packets", "Packets missing on this leg, by RTP sequence numbers.")
-      .no_sign(
+      .no_alert(
           "it falls again as late packets arrive: the stream's lost counts packets that no leg "
           "brought");
   table.counter("reordered", c.reordered, "packets", "Packets received after a later one.")
-      .no_sign("they are put in order: the stream's late counts those that came too late");
+      .no_alert("they are put in order: the stream's late counts those that came too late");
   table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
   table.counter("senders", c.senders, "senders", "Senders of this leg, one after the other.");
   table.boolean("is_silent", c.is_silent, "No packet has arrived for sender_timeout_ms.")
-      .no_sign("the alert of comes says so, with the cause");
+      .no_alert("the alert of comes says so, with the cause");
   table.counter("silences", c.silences, "silences", "Times that the leg fell silent.");
   std::string words;
   for (const LegArrivalText& each : kLegArrivals) {
@@ -236,55 +236,55 @@ inline void describe(CounterTable& table, LegCounters& c) {
   table
       .state("comes", c.comes, words.c_str(),
              "The kind of received packets, or the reason why none is accepted.")
-      .sign_unless(
+      .alert_unless(
           static_cast<uint64_t>(LegArrival::kPackets),
           "it receives nothing that it can forward; received: {comes}. Check its sender, the "
           "network, and its counters of drops");
   table
       .counter("foreign", c.foreign, "packets",
                "Packets dropped: from a second sender at the same time.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "a second sender sends to it, and {foreign} packets were dropped so far: stop one of "
           "the two, or give it another address");
   table
       .counter("outside", c.outside, "packets",
                "Packets dropped: the sequence number is far from the others.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{outside} packets with unexpected RTP numbers were dropped so far: check whether two "
           "senders use one SSRC");
   table.counter("truncated", c.truncated, "packets", "Packets dropped: too long for a buffer.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{truncated} datagrams were too long and dropped so far: raise buffer_bytes, or have "
           "shorter ones sent");
   table
       .counter("rtp_malformed", c.rtp_malformed, "packets",
                "Packets dropped: neither RTP nor a transport stream, or RTP with invalid lengths.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{rtp_malformed} datagrams were neither RTP nor whole TS packets, and dropped so far: "
           "have whole 188-byte packets sent (ffmpeg: pkt_size=1316), or RTP");
   table
       .counter("ts_malformed", c.ts_malformed, "packets",
                "Packets dropped: not a whole number of TS packets of 188 bytes.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{ts_malformed} datagrams did not consist of whole TS packets, and were dropped so "
           "far: have whole 188-byte packets sent (ffmpeg: pkt_size=1316)");
   table
       .counter("other_type", c.other_type, "packets",
                "Packets dropped: RTP of another payload type.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{other_type} RTP packets were no transport stream by their payload type so far: have "
           "its sender use type 33");
   table
       .counter("no_sync", c.no_sync, "packets",
                "Packets dropped: the length of whole TS packets, but no sync bytes.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{no_sync} packets had the length of a transport stream, but no sync bytes, so far: "
           "check what sends to its address");
   table
       .counter(
           "unnumbered", c.unnumbered, "packets",
           "Packets dropped: without RTP, on the second leg; they would duplicate the first leg's.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{unnumbered} packets came without RTP, whose numbers two legs need, so far: have its "
           "sender send RTP");
   table.counter("empty", c.empty, "packets", "RTP packets without payload, forwarded unchanged.");
@@ -309,15 +309,15 @@ inline void describe(CounterTable& table, OutputCounters& c) {
                "Packets dropped, oldest first, because the output was too slow.")
       .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the network is too slow for it, and {dropped} packets were dropped so far: check the "
           "interface, and what else sends through it");
   table.counter("refused", c.refused, "packets", "Packets that the kernel refused to send.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the kernel refused to send {refused} packets so far: check the route, the MTU and "
           "the firewall");
   table.counter("unreachable", c.unreachable, "errors", "Packets reported as undeliverable (ICMP).")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the network reported {unreachable} times so far that it is unreachable: check that "
           "its receiver runs, and listens at that port");
   table.boolean("is_aside", c.is_aside,
@@ -346,17 +346,17 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
           "Packets dropped, oldest first, because the disk was too slow or no file was available.")
       .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the disk is too slow, and {dropped} packets are missing in it: check the drive, and "
           "what else writes to it");
   table.counter("errors", c.errors, "packets", "Writes that failed.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{errors} writes failed so far: check whether the disk is full, and what the kernel's "
           "log says about it");
   table
       .counter("foreign", c.foreign, "packets",
                "Datagrams that are no transport stream, and are not recorded.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{foreign} datagrams were no transport stream, and are not in it: check what the "
           "sender sends");
   table.counter("files", c.files, "files", "Files begun, or continued after a start.");
@@ -366,8 +366,8 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
       .boolean(
           "is_stuck", c.is_stuck,
           "No next file is available: packets that do not fit into the current one are dropped.")
-      .sign_from(1, "its next file cannot be emptied, and packets will be missing in it: the "
-                    "log says which file, and why");
+      .alert_from(1, "its next file cannot be emptied, and packets will be missing in it: the "
+                     "log says which file, and why");
 }
 
 struct alignas(kCacheLineBytes) ReaderCounters {
@@ -383,13 +383,13 @@ inline void describe(CounterTable& table, ReaderCounters& c) {
       .counter("dropped", c.dropped, "packets",
                "Packets dropped, oldest first, because a reader held too many.")
       .refusals_of("stream.queue_packets")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "a reader is too slow, and {dropped} packets were dropped so far: it must return "
           "loans sooner");
   table.gauge("lent", c.lent, "packets", "Packets that readers hold now.");
   table
       .counter("gone", c.gone, "processes", "Readers that left, died, or may not read the buffers.")
-      .no_sign("readers come and go; the alert of its [[process]] names one that died");
+      .no_alert("readers come and go; the alert of its [[process]] names one that died");
 }
 
 }  // namespace bedplate::relay

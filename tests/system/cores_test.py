@@ -85,13 +85,13 @@ def cpuset(cpus):
 
 
 @test()
-def a_cpuset_that_shrinks_is_a_sign_until_it_grows(box):
+def a_cpuset_that_shrinks_raises_an_alert_until_it_grows(box):
     """Like a change of a unit's AllowedCPUs=: the kernel moves the thread without notice."""
     appliance, thread, cpu, others = start(box)
     with cpuset({cpu, *others}) as (give, take_in):
         take_in(appliance.pid)
         give(others)
-        wait_for(lambda: counted(appliance) == (1, 1), "the sign")
+        wait_for(lambda: counted(appliance) == (1, 1), "the alert")
         expect_in(f"keeping shard main on core {cpu}: its thread was moved away, and cannot go "
                   "back (Invalid argument); return that core to the cpuset",
                   appliance.log_text(), "the log")
@@ -99,6 +99,6 @@ def a_cpuset_that_shrinks_is_a_sign_until_it_grows(box):
                             appliance.runtime_directory).stdout
         expect_in("its thread may not run on its core: return the core", seen, "what top says")
         give({cpu, *others})
-        wait_for(lambda: counted(appliance) == (1, 0), "the end of the sign")
+        wait_for(lambda: counted(appliance) == (1, 0), "the end of the alert")
         expect(os.sched_getaffinity(thread), {cpu}, "where the shard may run")
         appliance.stop()

@@ -44,28 +44,28 @@ class Places:
 
     def expect_quiet(self):
         """Checks that there is no alert, and that all tools say so."""
-        wait_for(lambda: "} 1\n" not in self.signs(), "no sign in /metrics")
+        wait_for(lambda: "} 1\n" not in self.alerts(), "no alert in /metrics")
         expect_true("needs a look" not in self.top(), "nothing in top")
         expect_true('What needs a look"></ul>' in self.page(), "nothing on the page")
         name = self.appliance.configuration["appliance"]["name"]
         expect([line.split() for line in self.doctor()],
                [["good", "appliance", name, *"runs; nothing needs a look".split()]], "doctor")
 
-    def signs(self):
+    def alerts(self):
         return "".join(line + "\n" for line in self.metrics().splitlines()
-                       if line.startswith("bedplate_sign{"))
+                       if line.startswith("bedplate_alert{"))
 
-    def expect_seen(self, sign, *words):
+    def expect_seen(self, alert, *words):
         """Checks that the alert is in /metrics, and that all tools show the words, which name the
         culprit."""
-        wait_for(lambda: f"bedplate_sign{{{sign}}} 1\n" in self.signs(), f"the sign of {sign}")
+        wait_for(lambda: f"bedplate_alert{{{alert}}} 1\n" in self.alerts(), f"the alert of {alert}")
         shown = {"top": self.top(), "the page": self.page(), "doctor": "\n".join(self.doctor()),
-                 "/signs": get(self.port, "/signs")[1]}
+                 "/alerts": get(self.port, "/alerts")[1]}
         for place, text in shown.items():
             for word in words:
                 expect_in(word, text, f"what {place} says")
         said = json.loads(self.named("top", "--once", "--json", "--interval", "0.1"))
-        told = " ".join(f"{one['of']}: {one['says']}" for one in said["appliances"][0]["signs"])
+        told = " ".join(f"{one['of']}: {one['says']}" for one in said["appliances"][0]["alerts"])
         for word in words:
             expect_in(word, told, "what top --json says")
         expect_true(all(line.startswith("warning") for line in self.doctor()), "doctor warns")
@@ -220,7 +220,7 @@ def go_wrong(box, places, file):
     disk.request(nbd.READ, 0, 4096)
     for _ in range(32):
         slow.request(nbd.READ, 0, MIB)
-    wait_for(lambda: places.signs().count("} 1\n") == 4, f"four signs: {places.signs()}")
+    wait_for(lambda: places.alerts().count("} 1\n") == 4, f"four alerts: {places.alerts()}")
     return slow, disk
 
 
@@ -249,7 +249,8 @@ def all_four_at_once(box):
             first_rows = "\n".join(rest[:8])
             return (head.startswith(f"! 4 need a look  two: pid {places.appliance.pid}, running")
                     and all(f"! {culprit[:50]}" in first_rows for culprit in culprits))
-        top.wait_for(lambda text: "q:end n:signs" in text and shows_all(text), "all on the first screen")
+        top.wait_for(lambda text: "q:end n:alerts" in text and shows_all(text),
+                     "all on the first screen")
         for keys, seen in (("\x1b[F", "heap"), ("/volume\r", "volume:ram0"), ("\x1b ", "FROZEN")):
             top.press(keys)
             top.wait_for(lambda text, seen=seen: seen in text and shows_all(text), f"all beside {seen}")

@@ -118,14 +118,16 @@ def what_a_silent_leg_drops_is_said(box):
 
     def is_said():
         out.sendto(bytes([0x47]) * 1472, ("127.0.0.1", port))  # ffmpeg's default size
-        signs = [sign for sign in relay.stats()["signs"] if sign["of"] == "tsrelay legs news/0"]
-        return "pkt_size=1316" in relay.log_text() and len(signs) >= 2 and signs
+        alerts = [alert for alert in relay.stats()["alerts"]
+                  if alert["of"] == "tsrelay legs news/0"]
+        return "pkt_size=1316" in relay.log_text() and len(alerts) >= 2 and alerts
 
-    signs = []
-    wait_for(lambda: signs.append(is_said()) or signs[-1], "the cause")
-    said = " ".join(sign["says"] for sign in signs[-1])
-    expect_in("pkt_size=1316", said, "a sign's cure")
-    expect_true("comes" in [sign["counter"] for sign in signs[-1]], f"the state is a sign: {signs}")
+    alerts = []
+    wait_for(lambda: alerts.append(is_said()) or alerts[-1], "the cause")
+    said = " ".join(alert["says"] for alert in alerts[-1])
+    expect_in("pkt_size=1316", said, "an alert's cure")
+    expect_true("comes" in [alert["counter"] for alert in alerts[-1]],
+                f"the state raises one: {alerts}")
     relay.stop()
 
 

@@ -86,10 +86,10 @@ void describe(CounterTable& table, FileCounters& counters) {
   table
       .boolean("file_polling_ended", counters.polling_ended,
                "The kernel has refused to poll its drive, although polling is configured.")
-      .sign_from(1, "the kernel no longer polls its drive, and the ordinary ring is used: check "
-                    "queue/io_poll in /sys/block, and restart, or leave \"polled\" out");
+      .alert_from(1, "the kernel no longer polls its drive, and the ordinary ring is used: check "
+                     "queue/io_poll in /sys/block, and restart, or leave \"polled\" out");
   table.counter("file_errors", counters.errors, "operations", "Failed operations on the file.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{file_errors} operations on it failed so far: check whether its file system is full, "
           "and what the kernel's log says about its drive");
 }

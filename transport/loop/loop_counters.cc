@@ -6,7 +6,7 @@ namespace bedplate {
 
 void describe(CounterTable& table, EventLoopCounters& c) {
   table.counter("iterations", c.iterations, "rounds", "Rounds of the event loop.")
-      .sign_as_it_stands("asleep", "it is neither asleep nor going on: something keeps it");
+      .alert_as_it_stands("asleep", "it is neither asleep nor going on: something keeps it");
   table.counter("sleeps", c.sleeps, "sleeps", "Sleeps of the event loop.");
   table.counter("busy_ns", c.busy_ns, "ns",
                 "Time with work, including the kernel's work for this thread while it slept.");
@@ -17,15 +17,15 @@ void describe(CounterTable& table, EventLoopCounters& c) {
   table
       .counter("stalls", c.stalled.stalls, "stalls",
                "Steps that occupied it for longer than stall_ms.")
-      .sign_as_it_grows("steps occupied it for too long, {stall_longest_ns} at most");
+      .alert_as_it_grows("steps occupied it for too long, {stall_longest_ns} at most");
   table.gauge("stall_longest_ns", c.stalled.longest_ns, "ns", "The longest stall.")
-      .no_sign("the alert of stalls names it");
+      .no_alert("the alert of stalls names it");
   table
       .counter("call_stalls", c.call_stalls, "stalls",
                "Stalls in which a call from another thread ran.")
-      .no_sign("stalls counts them");
+      .no_alert("stalls counts them");
   table.counter("timer_stalls", c.timer_stalls, "stalls", "Stalls in which a timer ran.")
-      .no_sign("stalls counts them");
+      .no_alert("stalls counts them");
   table.counter("preemptions", c.stalled.preemptions, "times",
                 "Long waits for its core, which ran something else.");
   table.counter("standstills", c.stalled.standstills, "times",
@@ -43,7 +43,7 @@ void describe(CounterTable& table, SourceCounters& c) {
   table
       .counter("stalls", c.stalls, "stalls",
                "Stalls of the shard that it caused or, if that is not known, in which it had work.")
-      .no_sign("the shard's stalls count them");
+      .no_alert("the shard's stalls count them");
 }
 
 }  // namespace bedplate

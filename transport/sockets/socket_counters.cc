@@ -14,9 +14,9 @@ void describe(CounterTable& table, SocketCounters& c) {
   table
       .gauge("slow_client_ns", c.slow_client_ns, "ns",
              "How long the slowest client has read nothing; 0: there is none.")
-      .sign_from(5 * kNsPerSecond,
-                 "the client {slow_client} has read nothing of its answer for {slow_client_ns} "
-                 "({slow_clients} in all)");
+      .alert_from(5 * kNsPerSecond,
+                  "the client {slow_client} has read nothing of its answer for {slow_client_ns} "
+                  "({slow_clients} in all)");
   table.text("slow_client", c.slow_client, "The slowest client.");
   table.counter("received_bytes", c.received_bytes, "bytes", "Received from sockets.");
   table.counter("sent_bytes", c.sent_bytes, "bytes", "Sent to sockets.");
@@ -26,20 +26,20 @@ void describe(CounterTable& table, SocketCounters& c) {
   table
       .counter("dropped_datagrams", c.dropped_datagrams, "datagrams",
                "Datagrams dropped by the kernel because the receive buffer was full.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the kernel dropped {dropped_datagrams} datagrams so far, because the shard was too "
           "slow: raise receive_queue_bytes, or give it a core of its own");
   table
       .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
                "Received datagrams that were larger than the buffer.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{truncated_datagrams} datagrams were longer than their buffer so far: raise "
           "buffer_bytes, or have shorter ones sent");
   table
       .counter("cutting_refusals", c.cutting_refusals, "sockets",
                "Destinations for which the kernel refused to segment datagrams (GSO), so that "
                "each is sent by itself.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the kernel does not segment the datagrams of {cutting_refusals} sockets, which costs "
           "time: `ethtool -K DEVICE tx on`, or another device");
 }

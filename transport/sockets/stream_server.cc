@@ -256,14 +256,14 @@ void describe(CounterTable& table, const StreamServerCounters& counters, const c
       "connections_refused", counters.connections_refused, "connections",
       "Connections closed at once: all planned ones were open, or the service drains.");
   if (key != nullptr) refused.refusals_of(key);
-  refused.sign_as_it_grows(
+  refused.alert_as_it_grows(
       "{connections_refused} clients were refused so far, because too many are connected: end "
       "some, or plan for more (max_connections)");
   table
       .counter("connections_foreign", counters.connections_foreign, "connections",
                "Connections closed: the client spoke another protocol, such as HTTP; nothing of "
                "it was executed.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{connections_foreign} clients spoke another protocol so far, as a web page in a "
           "browser can: the log says from where");
   table.counter("received_bytes", counters.received_bytes, "bytes", "Bytes received from clients.")

@@ -26,37 +26,37 @@ inline void describe(CounterTable& table, TlsCounters& c) {
   table
       .counter("tls_failed_protocol", c.failed_protocol, "handshakes",
                "Failed handshakes: the client does not speak TLS 1.2 or 1.3.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{tls_failed_protocol} clients did not speak TLS 1.2 or 1.3 so far: the log names "
           "them; make them use it");
   table
       .counter("tls_failed_credentials", c.failed_credentials, "handshakes",
                "Failed handshakes: the client's key, certificate or ciphers are not accepted.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{tls_failed_credentials} clients presented keys or certificates that are not "
           "accepted so far: the log names them; give them valid ones");
   table
       .counter("tls_failed_refused", c.failed_refused, "handshakes",
                "Failed handshakes: the client refused the server's certificate, key or ciphers.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{tls_failed_refused} clients refused the server's certificate or key so far: check "
           "whether it has expired, and which authorities they trust");
   table
       .counter("tls_failed_memory", c.failed_memory, "handshakes",
                "Failed handshakes: the memory for TLS was used up.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{tls_failed_memory} handshakes failed for lack of memory so far: raise its "
           "[[limit]], or have fewer clients");
   table
       .counter("tls_failed_gone", c.failed_gone, "handshakes",
                "Failed handshakes: the client left before the end.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{tls_failed_gone} clients left during the handshake so far: check their logs, and "
           "the network between");
   table
       .counter("tls_broken_records", c.broken_records, "connections",
                "Connections closed after the handshake: a record was altered or invalid.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "TLS records were altered or invalid on {tls_broken_records} connections so far: "
           "check the network between, and the clients");
   table.counter("tls_read_bytes", c.read_bytes, "bytes",

@@ -72,22 +72,22 @@ void describe(CounterTable& table, NvmeCounters& c) {
   table.state("state", c.state, NvmeController::kStateWords, "The drive's state.");
   table.gauge("queue_pairs", c.queue_pairs, "pairs", "Pairs of I/O queues, each on a shard.");
   table.counter("aborts", c.aborts, "commands", "Late commands that the drive has aborted.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "it is late, and has aborted {aborts} commands so far: check its temperature and "
           "firmware, or raise nvme_timeout_ms");
   table.counter("resets", c.resets, "resets", "Resets of the drive.");
   table
       .counter("bad_completions", c.bad_completions, "completions",
                "Completions of no pending admin command: a defect of the drive.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "it completed {bad_completions} commands that it was not given so far, which is a "
           "defect of the drive: update its firmware, else replace it");
   table
       .gauge("critical_warnings", c.warnings, "bits",
              "Warnings in the drive's health log: spare low (1), temperature (2), unreliable "
              "(4), read only (8), backup failed (16).")
-      .sign_from(1, "its health log has warnings ({critical_warnings}: spare 1, temperature 2, "
-                    "unreliable 4, read only 8, backup 16): cool it for a 2, else replace it");
+      .alert_from(1, "its health log has warnings ({critical_warnings}: spare 1, temperature 2, "
+                     "unreliable 4, read only 8, backup 16): cool it for a 2, else replace it");
   table.gauge("temperature_kelvin", c.temperature_kelvin, "kelvin", "The drive's temperature.");
   table.gauge("spare_percent", c.spare_percent, "percent", "Remaining spare capacity.");
   table.gauge("used_percent", c.used_percent, "percent",
@@ -101,17 +101,17 @@ void describe(CounterTable& table, NvmeCounters& c) {
   table
       .counter("unsafe_shutdowns", c.unsafe_shutdowns, "times",
                "Losses of power without a shutdown.")
-      .no_sign("it counts the drive's whole lifetime, and is known at each start");
+      .no_alert("it counts the drive's whole lifetime, and is known at each start");
   table
       .counter("media_errors", c.media_errors, "errors",
                "Media errors in the drive's lifetime: data that it could not read.")
-      .no_sign("new_media_errors counts the recent ones");
+      .no_alert("new_media_errors counts the recent ones");
   // Errors from before this start would raise an alert at each start. So the counters are 0 until
   // the first look at the drive's log.
   table
       .counter("new_media_errors", c.new_media_errors, "errors",
                "Media errors since the appliance first read the log.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "it lost data {new_media_errors} times so far, and {media_errors} times in its "
           "lifetime: copy its volumes elsewhere, and replace the drive");
 }
@@ -122,17 +122,17 @@ void describe(CounterTable& table, NvmeQueueCounters& c) {
   table.gauge("commands_peak", c.commands_peak, "commands", "The most commands in flight at once.")
       .peak_of("volume.nvme_queue_depth", "Further commands wait for a free slot.");
   table.counter("errors", c.errors, "commands", "Commands that failed, or got no answer.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "it failed {errors} commands so far ({timeouts} without an answer): the log says "
           "which; if this continues, replace the drive");
   table
       .counter("timeouts", c.timeouts, "commands",
                "Commands without an answer within nvme_timeout_ms.")
-      .no_sign("the alert of errors names them");
+      .no_alert("the alert of errors names them");
   table
       .counter("bad_completions", c.bad_completions, "completions",
                "Completions of no pending command: a defect of the drive.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "it completed {bad_completions} commands that it was not given so far, which is a "
           "defect of the drive: update its firmware, else replace it");
   table.counter("interrupts", c.interrupts, "interrupts", "Interrupts that woke the shard.");

@@ -266,11 +266,11 @@ function showRest() {
     rest.replaceChildren(...shown);
   }
 }
-let signCount = by("signs").children.length;
-function showSigns(text) {
+let alertCount = by("alerts").children.length;
+function showAlerts(text) {
   const lines = text.split("\n").filter(line => line);
-  signCount = lines.length;
-  by("signs").replaceChildren(...lines.map(line => element("li", line, {className: "bad"})));
+  alertCount = lines.length;
+  by("alerts").replaceChildren(...lines.map(line => element("li", line, {className: "bad"})));
 }
 let steadyCount = 0;  // consecutive updates in which this clock and the appliance's agreed
 function showNumbers(text) {
@@ -303,22 +303,23 @@ function tell(text, isGood) {
 }
 // The text that the page shows before its first update: write_state() in status_page.cc.
 function tellState(isReady) {
-  const look = signCount ? signCount + (signCount === 1 ? " needs a look" : " need a look") : "";
+  const look = alertCount ? alertCount + (alertCount === 1 ? " needs a look" : " need a look") : "";
   const all = [isReady ? "" : "Draining, or not ready yet", look].filter(each => each);
   tell(all.join("; ") || "Ready", !all.length);
 }
 async function look() {
   const headers = token ? {Authorization: "Bearer " + token} : {};
   try {
-    const [numbers, ready, signs, log] = await Promise.all(["/metrics", "/readyz", "/signs", "/log"]
-      .map(path => fetch(path, {headers, cache: "no-store"})));
+    const paths = ["/metrics", "/readyz", "/alerts", "/log"];
+    const [numbers, ready, alerts, log] = await Promise.all(
+      paths.map(path => fetch(path, {headers, cache: "no-store"})));
     by("ask").hidden = numbers.status !== 401;
     if (!numbers.ok) {
       tell(numbers.status === 401 ? "A token is needed" : `Answers ${numbers.status}`, false);
     } else {
-      const texts = await Promise.all([signs, log, numbers].map(each => each.text()));
+      const texts = await Promise.all([alerts, log, numbers].map(each => each.text()));
       if (isLive) return;
-      showSigns(texts[0]);
+      showAlerts(texts[0]);
       showLog(texts[1]);
       showNumbers(texts[2]);
       tellState(ready.ok);
@@ -354,7 +355,7 @@ function listen() {
   const lines = [];
   source = new EventSource("/events");
   source.onerror = quiet;
-  source.addEventListener("signs", event => showSigns(event.data));
+  source.addEventListener("alerts", event => showAlerts(event.data));
   source.addEventListener("log", event => {
     lines.push(...event.data.split("\n"));
     lines.splice(0, lines.length - 200);

@@ -139,7 +139,7 @@ Result<bool> RemoteCounters::read_changes() {
   const uint64_t all = words_.size() * kWordBytes;
   const uint64_t sets = header.sets.offset;
   const uint64_t set_bytes = uint64_t{header.sets.count} * header.sets.record_bytes;
-  const uint64_t values = std::min(sign_records(header).offset, all);
+  const uint64_t values = std::min(alert_records(header).offset, all);
   auto is_same = read_again(sets, set_bytes);
   if (!is_same.ok() || !is_same.value()) return is_same;
   return read_again(values, all - values);

@@ -18,7 +18,7 @@
 #include "apps/boot/ports_part.h"
 #include "apps/boot/preflight.h"
 #include "apps/program/commands.h"
-#include "apps/program/counters/signs.h"
+#include "apps/program/counters/alerts.h"
 #include "apps/program/doctor/machine_findings.h"
 #include "apps/program/doctor/mend.h"
 #include "apps/program/json_output.h"

@@ -9,7 +9,7 @@
 
 #include "apps/program/asked_line.h"
 #include "apps/program/commands.h"
-#include "apps/program/counters/signs.h"
+#include "apps/program/counters/alerts.h"
 #include "apps/program/top/top_json.h"
 #include "apps/program/top/top_screen.h"
 #include "apps/program/top/top_terminal.h"
@@ -29,7 +29,7 @@ constexpr uint64_t kLineSilenceNs = 3 * kNsPerSecond;
 
 std::vector<TopSection> all_sections(const TopAppliance& appliance) {
   std::vector<TopSection> sections = top_sections(appliance.changes());
-  if (auto signs = signs_section(*appliance.now)) sections.insert(sections.begin(), *signs);
+  if (auto alerts = alerts_section(*appliance.now)) sections.insert(sections.begin(), *alerts);
   return sections;
 }
 
@@ -66,7 +66,9 @@ std::vector<TopView> views_of(const TopWatch& watch) {
                      headline(appliance),
                      top_sections(appliance.changes()),
                      {}});
-    for (const SeenSign& sign : signs_of(*appliance.now)) views.back().signs.push_back(sign.text());
+    for (const SeenAlert& alert : alerts_of(*appliance.now)) {
+      views.back().alerts.push_back(alert.text());
+    }
   }
   return views;
 }

@@ -1,7 +1,7 @@
 #include "apps/program/top/top_json.h"
 
+#include "apps/program/counters/alerts.h"
 #include "apps/program/counters/counter_text.h"
-#include "apps/program/counters/signs.h"
 
 namespace bedplate {
 namespace {
@@ -42,7 +42,7 @@ Json top_json(const TopAppliance& appliance) {
                {"pid", appliance.now->pid()},
                {"running", appliance.is_running},
                {"seconds", appliance.seconds()}};
-  json["signs"] = signs_json(*appliance.now);
+  json["alerts"] = alerts_json(*appliance.now);
   for (const SetChange& change : appliance.changes()) {
     Json& place = place_of(*change.set, &json);
     for (const auto& [label, value] : change.set->labels) place[label] = value;

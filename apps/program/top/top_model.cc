@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <optional>
 
+#include "apps/program/counters/alerts.h"
 #include "apps/program/counters/counter_text.h"
-#include "apps/program/counters/signs.h"
 #include "platform/assert.h"
 #include "platform/histogram.h"
 #include "platform/units.h"
@@ -256,10 +256,10 @@ std::string amount_text(uint64_t value, std::string_view unit) {
   return format_rounded_count(static_cast<double>(value)).text;
 }
 
-std::optional<TopSection> signs_section(const CountersSnapshot& now) {
+std::optional<TopSection> alerts_section(const CountersSnapshot& now) {
   TopSection section;
   section.title = "needs a look";
-  for (const SeenSign& sign : signs_of(now)) section.notes.push_back(sign.text());
+  for (const SeenAlert& alert : alerts_of(now)) section.notes.push_back(alert.text());
   if (section.notes.empty()) return {};
   return section;
 }

@@ -55,7 +55,7 @@ struct TopView {
   std::string name;
   std::string headline;
   std::vector<TopSection> sections;
-  std::vector<std::string> signs;  // one sentence for each alert
+  std::vector<std::string> alerts;  // one sentence for each alert
 };
 
 // The sections, in the order of the screen. A section whose counters are all 0 has no columns and
@@ -63,7 +63,7 @@ struct TopView {
 std::vector<TopSection> top_sections(const std::vector<SetChange>& changes);
 
 // The section of the alerts, as sentences; nothing: no alert is raised.
-std::optional<TopSection> signs_section(const CountersSnapshot& now);
+std::optional<TopSection> alerts_section(const CountersSnapshot& now);
 
 // "0.5/s", "1234/s", "12.3k/s", "1.5 MiB/s"; "12%", "0.3%"; "12.3M": a few columns wide.
 std::string rate_text(double per_second, std::string_view unit);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "apps/program/top/top_signs.h"
+#include "apps/program/top/top_alerts.h"
 #include "platform/assert.h"
 
 namespace bedplate {
@@ -62,16 +62,16 @@ bool TopScreen::press(int key) {
     case ' ': is_frozen_ = !is_frozen_; break;
     case 'g': has_graph_ = !has_graph_; break;
     case 'n':
-      has_signs_alone_ = !has_signs_alone_;
+      has_alerts_alone_ = !has_alerts_alone_;
       top_line_ = 0;
       break;
     case '/':
-      has_signs_alone_ = false;
+      has_alerts_alone_ = false;
       is_typing_ = true;
       filter_.clear();
       break;
     case kEscape:
-      has_signs_alone_ = false;
+      has_alerts_alone_ = false;
       filter_.clear();
       break;
     case 's': sort_by_mark(); break;
@@ -124,7 +124,7 @@ size_t TopScreen::marked_span() const noexcept {
 // Left and right move to the neighbour in the line. Up and down move to the nearest value of the
 // next line with values, or a page further.
 void TopScreen::move_mark(int key) {
-  if (has_signs_alone_) return scroll(key);
+  if (has_alerts_alone_) return scroll(key);
   const std::vector<TopSpan>& spans = laid_out_.spans;
   BP_ASSERT(keys_of_spans_.size() == spans.size());
   if (spans.empty()) return;
@@ -210,8 +210,8 @@ void TopScreen::lay_out(size_t columns) {
   laid_out_ = {};
   keys_of_spans_.clear();
   first_value_ = 0;
-  if (has_signs_alone_) {
-    laid_out_.lines = signs_in_full(signs(), columns);
+  if (has_alerts_alone_) {
+    laid_out_.lines = alerts_in_full(alerts(), columns);
     return;
   }
   bool has_value = false;
@@ -230,9 +230,9 @@ void TopScreen::lay_out(size_t columns) {
   }
 }
 
-const std::vector<std::string>& TopScreen::signs() const noexcept {
+const std::vector<std::string>& TopScreen::alerts() const noexcept {
   static const std::vector<std::string> kNone;
-  return view_ < views_.size() ? views_[view_].signs : kNone;
+  return view_ < views_.size() ? views_[view_].alerts : kNone;
 }
 
 // The number of alerts comes first, highlighted, so that it fits on any terminal.
@@ -241,7 +241,7 @@ void TopScreen::write_head(size_t columns, TopPicture* picture) const {
     picture->lines.push_back(fit_columns(error_, columns));
     return;
   }
-  std::string head = signs_head(views_, view_);
+  std::string head = alerts_head(views_, view_);
   if (!head.empty()) {
     picture->marks.push_back({0, 0, std::min(head.size(), columns)});
     head += "  ";
@@ -257,7 +257,7 @@ std::string TopScreen::keys_line() const {
   std::string line = is_frozen_ ? "FROZEN  " : "";
   if (!filter_.empty()) line += "/" + filter_ + "  ";
   line += "q:end ";
-  if (has_signs_alone_ || !signs().empty()) line += has_signs_alone_ ? "n:back " : "n:signs ";
+  if (has_alerts_alone_ || !alerts().empty()) line += has_alerts_alone_ ? "n:back " : "n:alerts ";
   line += "space:freeze /:filter s:sort arrows:choose g:graph";
   return views_.size() > 1 ? line + " tab:next" : line;
 }
@@ -273,12 +273,12 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   }
   const size_t marked = marked_span();
   std::vector<std::string> graph;
-  if (has_graph_ && !has_signs_alone_ && rows >= kGraphRowsMin && view_ < histories_.size()) {
+  if (has_graph_ && !has_alerts_alone_ && rows >= kGraphRowsMin && view_ < histories_.size()) {
     graph = histories_[view_].graph(mark_, now_ns_, columns, rows / 3);
   }
   body_rows_ = rows > 2 + graph.size() ? rows - 2 - graph.size() : 1;
   std::vector<std::string> brief;
-  if (!has_signs_alone_) brief = signs_in_brief(signs(), columns, body_rows_ / 2);
+  if (!has_alerts_alone_) brief = alerts_in_brief(alerts(), columns, body_rows_ / 2);
   body_rows_ -= brief.size();
   // Keeps the marked line on the screen, and leaves no row empty that a line could fill.
   const size_t line_count = laid_out_.lines.size();

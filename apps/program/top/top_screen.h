@@ -74,7 +74,7 @@ class TopScreen {
   std::vector<Arranged> arranged_sections() const;
   void lay_out(size_t columns);
   size_t marked_span() const noexcept;
-  const std::vector<std::string>& signs() const noexcept;
+  const std::vector<std::string>& alerts() const noexcept;
   void write_head(size_t columns, TopPicture* picture) const;
   std::string keys_line() const;
 
@@ -85,8 +85,8 @@ class TopScreen {
   uint64_t now_ns_ = 0;
   bool is_frozen_ = false;
   bool has_graph_ = true;
-  bool has_signs_alone_ = false;  // the alerts in full, instead of the sections
-  bool is_typing_ = false;        // the user types a filter
+  bool has_alerts_alone_ = false;  // the alerts in full, instead of the sections
+  bool is_typing_ = false;         // the user types a filter
   std::string filter_;
   std::map<std::string, Sorting> sortings_;  // by section
   TopKey mark_;

@@ -90,7 +90,7 @@ TEST(CoreWatch, AThreadThatWasMovedIsPinnedAgainAndCounted) {
   }
 }
 
-TEST(CoreWatch, WhatMayNotGoBackIsASignAndToldOnce) {
+TEST(CoreWatch, WhatMayNotGoBackRaisesAnAlertAndIsToldOnce) {
   watch.add("main", thread.load(), kNoCore, counters);
   test::StderrCapture said;
   for (int i = 0; i < 5; ++i) watch.look();
@@ -102,7 +102,7 @@ TEST(CoreWatch, WhatMayNotGoBackIsASignAndToldOnce) {
   CHECK(is_pinned(thread.load(), cpu));  // the thread stays on its core
 }
 
-TEST(CoreWatch, OneThatIsBackIsNoSign) {
+TEST(CoreWatch, OneThatIsBackRaisesNoAlert) {
   watch.add("main", thread.load(), cpu, counters);
   counters.is_off_core.set(1);
   test::StderrCapture said;

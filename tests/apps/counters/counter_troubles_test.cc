@@ -9,7 +9,7 @@
 #include "apps/boot/pool_counters.h"
 #include "apps/boot/runtime_counters.h"
 #include "apps/control/control_session.h"
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "apps/http/http_session.h"
 #include "apps/kvd/kv_counters.h"
 #include "apps/ports/eal_counters.h"
@@ -30,7 +30,7 @@ using namespace bedplate;
 
 namespace {
 
-using SignRule = CounterSign::Rule;
+using AlertRule = CounterAlert::Rule;
 
 template <typename Counters>
 CounterSet set_of() {
@@ -80,11 +80,11 @@ TEST(CounterTroubles, AreKnownByTheirWords) {
   CHECK(tells_of_trouble(described("lost", "Some.", "packets", CounterKind::kGauge)));
 }
 
-TEST(CounterTroubles, HaveASignOrAReason) {
+TEST(CounterTroubles, HaveAnAlertOrAReason) {
   std::string lacking;
   for (const CounterSet& set : all_sets()) {
     for (const CounterDescription& each : set.counters) {
-      const bool is_told = each.sign.rule != SignRule::kNone || !each.sign.why_none.empty();
+      const bool is_told = each.alert.rule != AlertRule::kNone || !each.alert.why_none.empty();
       if (tells_of_trouble(each) && !is_told) lacking += each.name + ": " + each.help + "\n";
     }
   }
@@ -93,13 +93,13 @@ TEST(CounterTroubles, HaveASignOrAReason) {
 
 // Alerts name existing counters, and their texts fit. The text of an alert on growth has the value
 // of a counter.
-TEST(CounterTroubles, SignsAreSound) {
+TEST(CounterTroubles, AlertsAreSound) {
   for (const CounterSet& set : all_sets()) {
     for (const CounterDescription& each : set.counters) {
-      const char* const defect = defect_of(each.sign, set);
-      if (defect != nullptr) FAIL((each.name + ": " + defect + ": " + each.sign.says).c_str());
-      if (each.sign.rule != SignRule::kGrows) continue;
-      CHECK_TEXT(each.sign.says.find('{') != std::string::npos, each.sign.says.c_str());
+      const char* const defect = defect_of(each.alert, set);
+      if (defect != nullptr) FAIL((each.name + ": " + defect + ": " + each.alert.says).c_str());
+      if (each.alert.rule != AlertRule::kGrows) continue;
+      CHECK_TEXT(each.alert.says.find('{') != std::string::npos, each.alert.says.c_str());
     }
   }
 }

@@ -73,7 +73,7 @@ TEST(StatsJson, EachKindInItsPlace) {
   box.client.set("10.0.0.7\n\xff");
   const std::string expected =
       "{\"name\":\"a\",\"pid\":" + std::to_string(getpid()) +
-      ",\"running\":true,\"audit\":\"!\",\"signs\":[],"
+      ",\"running\":true,\"audit\":\"!\",\"alerts\":[],"
       "\"box\":{\"x\":{\"backend\":\"a \\\"b\\\"\",\"level\":null,\"is_open\":true,\"mode\":\"on\","
       "\"flags\":\"a 4\","
       "\"wait_ns\":{\"count\":1,\"p50\":10,\"p90\":10,\"p99\":10,\"p999\":10,\"max\":10},"
@@ -84,7 +84,7 @@ TEST(StatsJson, EachKindInItsPlace) {
   // The layout for people has the same content.
   const std::string lines = all(running.file.view(), {.layout = JsonLayout::kLines});
   STRCMP_EQUAL(without_spaces(expected).c_str(), without_spaces(lines).c_str());
-  STRCMP_CONTAINS(",\n  \"signs\": [],\n  \"box\": {\n    \"x\": {\n      \"backend\": \"a",
+  STRCMP_CONTAINS(",\n  \"alerts\": [],\n  \"box\": {\n    \"x\": {\n      \"backend\": \"a",
                   lines.c_str());
   CHECK(lines.ends_with("\"lost\": 0\n        }\n      }\n    }\n  }\n}\n"));
 }
@@ -145,12 +145,12 @@ TEST(StatsJson, TheOrderOfManySetsTakesOneLookAtEach) {
 }
 
 // A foreign file may have any text. Even the longest alert fits into one part.
-TEST(StatsJson, TheLongestSignFits) {
+TEST(StatsJson, TheLongestAlertFits) {
   const std::string label(sizeof(CounterLabelRecord::value) - 1, '\1');
   CounterSet set = {"relay", "feeds", "b", sizeof(test::FeedCounters), {}};
   const CounterDescriptions described = described_counters<test::FeedCounters>();
   std::vector<CounterDescription> own(described.begin(), described.end());
-  own[0].sign_from(1, "{a}");
+  own[0].alert_from(1, "{a}");
   set.counters = own;
   for (int i = 0; i < 13; ++i) set.labels.push_back({"a", label});
   test::Running running(directory, "a", {set});
@@ -162,11 +162,11 @@ TEST(StatsJson, TheLongestSignFits) {
   fill(view.set(0).name.text, sizeof view.set(0).name.text);
   fill(view.set(0).instance.text, sizeof view.set(0).instance.text);
   const CounterLabelRecord& last = view.label(view.set(0), 12);
-  const_cast<char*>(last.value)[kSignTextBytesMax % label.size()] = '\0';
-  const_cast<std::atomic<uint64_t>&>(view.sign(0).since_ns).store(1);
+  const_cast<char*>(last.value)[kAlertTextBytesMax % label.size()] = '\0';
+  const_cast<std::atomic<uint64_t>&>(view.alert(0).since_ns).store(1);
   const std::string text = all(view, {});
   const size_t says = text.find("\"says\":\"");
-  LONGS_EQUAL(6 * kSignTextBytesMax, text.find('"', says + 8) - says - 8);
+  LONGS_EQUAL(6 * kAlertTextBytesMax, text.find('"', says + 8) - says - 8);
 }
 
 TEST(StatsJson, AuditOfTooLittle) {

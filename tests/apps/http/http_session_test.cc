@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "platform/assert.h"
 #include "platform/recent_lines.h"
 #include "platform/units.h"
@@ -26,7 +26,7 @@ struct Failing {
   Counter failed;
 };
 void describe(CounterTable& table, Failing& counters) {
-  table.gauge("failed", counters.failed, "drives", "Failed.").sign_from(1, "it has failed");
+  table.gauge("failed", counters.failed, "drives", "Failed.").alert_from(1, "it has failed");
 }
 
 }  // namespace
@@ -122,8 +122,8 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
       {"disk", "drives", "b", sizeof(Failing), described_counters<Failing>()}};
   test::Running running(directory, "pump-7", sets);
   running.publish();
-  CounterSigns signs;
-  signs.create(running.file, sets);
+  CounterAlerts alerts;
+  alerts.create(running.file, sets);
   site.view = running.file.view();
   const auto expect_state = [&](const char* class_name, const char* words) {
     const std::string page = joined(said(get("/"), 1000));
@@ -141,7 +141,7 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
   };
   const auto fail = [&](size_t index) {
     static_cast<Failing*>(running.file.values(sets[index]))->failed.set(1);
-    signs.look(kNsPerSecond);
+    alerts.look(kNsPerSecond);
   };
   expect_state("bad", "Draining, or not ready yet");
   site.is_ready = true;
@@ -213,7 +213,7 @@ TEST(HttpSession, EventsComeInRounds) {
   std::string text = said(ask + get("/healthz"), 1000);
   STRCMP_CONTAINS("Content-Type: text/event-stream\r\n", text.c_str());
   text = text.substr(text.find("\r\n\r\n") + 4);
-  CHECK(text.starts_with("event:signs\ndata:\n\nevent:log\ndata:"));
+  CHECK(text.starts_with("event:alerts\ndata:\n\nevent:log\ndata:"));
   const std::string mark = "data:a line & another\n\nevent:metrics\n";
   const size_t begin = text.find(mark) + mark.size();
   CHECK(begin > mark.size() && text.ends_with("\n\n"));

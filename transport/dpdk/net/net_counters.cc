@@ -81,7 +81,7 @@ void describe(CounterTable& table, NetCounters& c) {
   table
       .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
                "Datagrams longer than the buffer of their socket.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{truncated_datagrams} datagrams were longer than their buffer so far: raise "
           "buffer_bytes, or have shorter ones sent");
   table.counter("looped_frames", c.looped_frames, "frames",
@@ -91,13 +91,13 @@ void describe(CounterTable& table, NetCounters& c) {
   table
       .counter("address_conflicts", c.address_conflicts, "times",
                "Claims of another station to an address of this port.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "another station claimed an address of this port {address_conflicts} times so far: "
           "the log names both; give one of them another address");
   table
       .counter("neighbours_full", c.neighbours_full, "times",
                "Neighbours refused: the table was full.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "its table of neighbours was full {neighbours_full} times so far: have fewer stations "
           "in its network, behind a router");
   for (uint32_t i = 1; i < kDropCount; ++i) {
@@ -108,9 +108,9 @@ void describe(CounterTable& table, NetCounters& c) {
     CounterDescription& counter = table.counter(name.c_str(), c.drops[i], "frames", help.c_str());
     if (drop.cure != nullptr) {
       const std::string trouble = "{" + name + "} frames were dropped so far: " + drop.help;
-      counter.sign_as_it_grows((trouble + "; " + drop.cure).c_str());
+      counter.alert_as_it_grows((trouble + "; " + drop.cure).c_str());
     } else {
-      counter.no_sign("a network carries such frames for other stations");
+      counter.no_alert("a network carries such frames for other stations");
     }
   }
 }

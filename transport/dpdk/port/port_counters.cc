@@ -18,24 +18,24 @@ void describe(CounterTable& table, PortCounters& c) {
       .counter(
           "missed_frames", c.missed_frames, "frames",
           "Received frames dropped by the device: its queue was full, as the shard was too slow.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "its shards are too slow, and {missed_frames} frames were lost so far: give each "
           "shard a core of its own, lengthen the queues, or add shards");
   table
       .counter("receive_errors", c.receive_errors, "frames",
                "Damaged frames received, as the device reports.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{receive_errors} frames were damaged so far: check the cable, the module and the "
           "other end of the link");
   table.counter("send_errors", c.send_errors, "frames", "Frames that the device could not send.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the device failed to send {send_errors} frames so far: check its link, and its "
           "driver's log");
   table
       .counter("no_buffer_frames", c.no_buffer_frames, "frames",
                "Received frames dropped by the device: all buffers were in use.")
       .refusals_of("buffers")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{no_buffer_frames} frames found no buffer and were lost so far: give the port more "
           "buffers");
   table.gauge("free_buffers", c.free_buffers, "buffers", "Free buffers.");
@@ -60,13 +60,13 @@ void describe(CounterTable& table, PortQueueCounters& c) {
   table
       .counter("refused_frames", c.refused_frames, "frames",
                "Frames that waited because the queue was full.")
-      .no_sign("nothing is lost: they wait, and are offered again");
+      .no_alert("nothing is lost: they wait, and are offered again");
   table.counter("no_buffer", c.no_buffer, "times", "Sends without a free buffer.")
-      .sign_as_it_grows("{no_buffer} sends found no buffer so far: give the port more buffers");
+      .alert_as_it_grows("{no_buffer} sends found no buffer so far: give the port more buffers");
   table
       .counter("unforwarded_frames", c.unforwarded_frames, "frames",
                "Frames dropped: the queue of the port that forwards them was full.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the port that forwards its frames is full, and {unforwarded_frames} were dropped so "
           "far: give that port longer queues, or less to send");
   table.counter("wakes", c.wakes, "times", "Times that a received frame woke the sleeping shard.");

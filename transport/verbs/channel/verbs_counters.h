@@ -45,25 +45,25 @@ inline void describe(CounterTable& table, DatagramCounters& c) {
   table
       .counter("datagrams_unknown", c.strange, "datagrams",
                "Datagrams dropped: their sender is not connected.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{datagrams_unknown} datagrams came from no connected peer, and were dropped so far: "
           "look for a peer that was given up, or another sender to this queue");
   table
       .counter("datagrams_malformed", c.malformed, "datagrams",
                "Datagrams of peers dropped: too short, or with an invalid header.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{datagrams_malformed} datagrams of peers were malformed, and dropped so far: all "
           "peers must be of builds that agree");
   table
       .counter("datagrams_failed", c.failed, "datagrams",
                "Datagrams that the device refused or failed to send.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "the device did not send {datagrams_failed} datagrams so far: check its port (`rdma "
           "link`), and the kernel's log");
   table
       .counter("datagram_resets", c.renewed, "resets",
                "Restarts of the failed queue pair; datagrams in it were lost.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "its datagram queue failed {datagram_resets} times so far, and lost the datagrams in "
           "it: check the kernel's log for the device");
 }
@@ -72,26 +72,26 @@ inline void describe(CounterTable& table, VerbsCounters& c) {
   table.counter("sent", c.sent, "messages", "Sent messages and loans.");
   table.counter("received", c.received, "messages", "Received messages.");
   table.counter("unhandled", c.unhandled, "messages", "Messages and datagrams without a handler.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{unhandled} messages found no handler so far: their senders must be of a build that "
           "agrees with this one");
   table
       .counter("resent", c.resent, "messages",
                "Messages sent again after a lost connection, to the same instance of the peer.")
-      .no_sign("nothing is lost, and broken counts the cause");
+      .no_alert("nothing is lost, and broken counts the cause");
   table
       .counter("lost", c.lost, "messages",
                "Accepted messages that the peer's instance had not consumed when it ended.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "a peer ended before it had consumed all messages, and {lost} were lost so far: its "
           "log says why; their senders must send them again");
   table.counter("connected", c.connected, "connections", "Established connections.");
   table.counter("broken", c.broken, "connections", "Broken connections.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{broken} connections to peers broke so far: check the cable, the switch and the "
           "peer's log");
   table.counter("cut_off", c.cut_off, "peers", "Peers cut off because they violated the protocol.")
-      .sign_as_it_grows(
+      .alert_as_it_grows(
           "{cut_off} peers violated the protocol and were cut off so far: the log names them; "
           "both must be of builds that agree");
   table.counter("bounced_bytes", c.bounced_bytes, "bytes", "Bytes copied through bounce buffers.");

@@ -42,11 +42,11 @@ TEST_GROUP(TopScreen) {
     screen.show(std::vector<TopView>(count, two_sections(busy)), now_ns);
   }
   // Shows one appliance for each list of alerts.
-  void see_signs(const std::vector<std::vector<std::string>>& signs) {
+  void see_alerts(const std::vector<std::vector<std::string>>& alerts) {
     std::vector<TopView> views;
-    for (const auto& each : signs) {
+    for (const auto& each : alerts) {
       views.push_back(two_sections(0.05));
-      views.back().signs = each;
+      views.back().alerts = each;
     }
     screen.show(std::move(views), now_ns);
   }
@@ -231,7 +231,7 @@ TEST(TopScreen, TabGoesToTheNextAppliance) {
 
 // All four alerts stay on the screen, whatever else it shows.
 TEST(TopScreen, WhatNeedsALookStaysInSight) {
-  see_signs({four(), {}});
+  see_alerts({four(), {}});
   const std::string seen = text(80, 24);
   STRCMP_EQUAL("! 4 need a look  1/2 demo: pid 7, running\n"
                "! shard main: the client 10.0.0.7:51234 at 10.0.0.1:10809 has taken nothing of\n"
@@ -242,27 +242,27 @@ TEST(TopScreen, WhatNeedsALookStaysInSight) {
                "! blockd stores disk0: its store /dev/sdb has answered nothing for 7.4 s\n"
                "  (operations that wait: 3)\n",
                seen.substr(0, seen.find("shard\n")).c_str());
-  check("q:end n:signs space:freeze", seen);
-  const auto expect_signs = [&](const char* shown) {
+  check("q:end n:alerts space:freeze", seen);
+  const auto expect_alerts = [&](const char* shown) {
     const std::string now = text(80, 24);
     check("! 4 need a look  1/2 demo: pid 7, running\n! shard main", now);
     check("! blockd stores disk0", now);
     check(shown, now);
   };
   press({kTopEnd});
-  expect_signs("pool");
+  expect_alerts("pool");
   press({'/', 'q', 'q', '\r'});
-  expect_signs("/qq");
+  expect_alerts("/qq");
   press({27, ' '});
   screen.show({}, now_ns);
-  expect_signs("FROZEN");
+  expect_alerts("FROZEN");
   press({' ', '\t'});
   STRCMP_EQUAL("! 4 need a look in demo (tab)  2/2 demo: pid 7, running\n",
                text(80, 24).substr(0, 56).c_str());
 }
 
 TEST(TopScreen, WhatNeedsALookStandsOut) {
-  see_signs({four()});
+  see_alerts({four()});
   const TopPicture picture = screen.picture(80, 24);
   LONGS_EQUAL(2, picture.marks.size());
   LONGS_EQUAL(0, picture.marks[0].line);
@@ -276,17 +276,17 @@ TEST(TopScreen, WhatNeedsALookStandsOut) {
 
 // The smallest screen has a line of the alerts, and the chosen value.
 TEST(TopScreen, TheSmallestHasBoth) {
-  see_signs({four()});
+  see_alerts({four()});
   STRCMP_EQUAL("! 4 need a look  de~\n"
                "! shard main: the c~\n"
                "         busy  calls\n"
                "  main  >  5%    1/s\n"
-               "q:end n:signs space~\n",
+               "q:end n:alerts spac~\n",
                text(20, 5).c_str());
 }
 
 TEST(TopScreen, NShowsItInFullAndScrolls) {
-  see_signs({four()});
+  see_alerts({four()});
   text(20, 5);
   CHECK(screen.press('n'));
   STRCMP_EQUAL("! 4 need a look  de~\n"

@@ -1,5 +1,5 @@
-// Alerts: rules over counters, planned together with the counters (CounterSign in counter_table.h).
-// The code calls an alert a sign.
+// Alerts: rules over counters, planned together with the counters (CounterAlert, in
+// platform/counter_table.h).
 //
 // The appliance evaluates the rules on its main thread and writes the result into the counters
 // file, beside the counters. So `top`, the status page, /metrics and `doctor` show the same alerts,
@@ -19,13 +19,13 @@
 namespace bedplate {
 
 // Why a counter of `set` cannot have this rule: a static text. nullptr: it can.
-const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept;
+const char* defect_of(const CounterAlert& alert, const CounterSet& set) noexcept;
 
 // Whether its name or its help speaks of loss, drops, refusals, or broken or wrong data. Such a
-// counter has a rule, or says why it has none (CounterDescription::no_sign).
+// counter has a rule, or says why it has none (CounterDescription::no_alert).
 bool tells_of_trouble(const CounterDescription& counter) noexcept;
 
-class CounterSigns {
+class CounterAlerts {
  public:
   // An alert on growth stays this long after the counter last grew.
   static constexpr uint64_t kGrownNs = 60 * kNsPerSecond;
@@ -39,11 +39,11 @@ class CounterSigns {
 
  private:
   struct Watched {
-    CounterSign::Rule rule;
+    CounterAlert::Rule rule;
     uint64_t limit;
     const Counter* value;
     const Counter* other;  // nullptr: the rule has no second counter
-    CounterSignRecord* record;
+    CounterAlertRecord* record;
     uint64_t last_value = 0;
     uint64_t changed_ns = 0;  // 0: no change since the first look
     uint64_t held_ns = 0;     // since when the condition holds; 0: it does not
@@ -56,15 +56,15 @@ class CounterSigns {
 };
 
 // The longest text of an alert.
-inline constexpr size_t kSignTextBytesMax = 2048;
+inline constexpr size_t kAlertTextBytesMax = 2048;
 
 // Whether alert number `index` is raised.
 bool is_raised(const CountersView& counters, uint32_t index) noexcept;
 // How many alerts are raised.
-uint32_t raised_sign_count(const CountersView& counters) noexcept;
+uint32_t raised_alert_count(const CountersView& counters) noexcept;
 // Writes the subject of the alert: "shard main", "cache tenants ann".
-void write_sign_subject(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept;
+void write_alert_subject(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept;
 // Writes the alert's text, with the current values. Texts of a foreign file may have any bytes.
-void write_sign_text(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept;
+void write_alert_text(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept;
 
 }  // namespace bedplate

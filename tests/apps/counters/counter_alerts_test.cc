@@ -1,6 +1,5 @@
-// Alerts on counters (the code calls an alert a sign): each rule, the texts, and the alerts that a
-// reader sees.
-#include "apps/counters/counter_signs.h"
+// Alerts on counters: each rule, the texts, and the alerts that a reader sees.
+#include "apps/counters/counter_alerts.h"
 
 #include <algorithm>
 #include <cstring>
@@ -32,12 +31,12 @@ struct Watched {
 };
 void describe(CounterTable& table, Watched& c) {
   table.gauge("silent_ns", c.silent_ns, "ns", "Silence.")
-      .sign_from(5 * kNsPerSecond, "{place} is silent for {silent_ns}, {client} waits");
-  table.gauge("free_bytes", c.free_bytes, "bytes", "Free.").sign_below(10, "bytes", "full");
+      .alert_from(5 * kNsPerSecond, "{place} is silent for {silent_ns}, {client} waits");
+  table.gauge("free_bytes", c.free_bytes, "bytes", "Free.").alert_below(10, "bytes", "full");
   table.gauge("bytes", c.bytes, "bytes", "All.");
-  table.state("state", c.state, "waiting|connected", "State.").sign_unless(1, "it is {state}");
-  table.counter("errors", c.errors, "errors", "Errors.").sign_as_it_grows("{errors} errors");
-  table.counter("rounds", c.rounds, "rounds", "Rounds.").sign_as_it_stands("asleep", "stuck");
+  table.state("state", c.state, "waiting|connected", "State.").alert_unless(1, "it is {state}");
+  table.counter("errors", c.errors, "errors", "Errors.").alert_as_it_grows("{errors} errors");
+  table.counter("rounds", c.rounds, "rounds", "Rounds.").alert_as_it_stands("asleep", "stuck");
   table.boolean("asleep", c.asleep, "Sleeps.");
   table.text("client", c.client, "Who.");
 }
@@ -46,18 +45,18 @@ constexpr uint64_t kSecond = kNsPerSecond;
 
 }  // namespace
 
-TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
+TEST_GROUP_BASE(CounterAlerts, test::CountersFileFixture) {
   std::vector<CounterSet> sets = {
       {"disks", "stores", "a", sizeof(Watched), described_counters<Watched>(), {{"place", "/a"}}},
       {"disks", "stores", "b", sizeof(Watched), described_counters<Watched>(), {{"place", "/b"}}}};
   std::unique_ptr<test::Running> running;
-  CounterSigns signs;
+  CounterAlerts alerts;
   uint64_t now_ns = 1000 * kSecond;
 
   void begin() {
     running = std::make_unique<test::Running>(directory, "demo", sets);
     running->publish();
-    signs.create(running->file, sets);
+    alerts.create(running->file, sets);
     for (size_t i = 0; i < 2; ++i) {  // raises no alert
       of(i).free_bytes.set(50);
       of(i).bytes.set(100);
@@ -72,16 +71,16 @@ TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
   Watched& of(size_t index) { return *static_cast<Watched*>(running->file.values(sets[index])); }
   // Evaluates the rules once a second, for so many seconds. Returns the alerts raised at the end.
   std::string seen_after(uint64_t seconds) {
-    for (uint64_t i = 0; i < seconds; ++i) signs.look(now_ns += kSecond);
+    for (uint64_t i = 0; i < seconds; ++i) alerts.look(now_ns += kSecond);
     std::string all;
     const CountersView view = running->file.view();
-    for (uint32_t i = 0; i < view.sign_count(); ++i) {
+    for (uint32_t i = 0; i < view.alert_count(); ++i) {
       if (!is_raised(view, i)) continue;
       char text[512];
       TextWriter writer(text);
-      write_sign_subject(view, i, &writer);
+      write_alert_subject(view, i, &writer);
       writer.text(": ");
-      write_sign_text(view, i, &writer);
+      write_alert_text(view, i, &writer);
       all += (all.empty() ? "" : "; ") + std::string(text, writer.bytes());
     }
     return all;
@@ -95,12 +94,12 @@ TEST_GROUP_BASE(CounterSigns, test::CountersFileFixture) {
   }
 };
 
-TEST(CounterSigns, WhatIsSoundIsNoSign) {
+TEST(CounterAlerts, WhatIsSoundRaisesNoAlert) {
   begin();
   expect_seen("", 100);
 }
 
-TEST(CounterSigns, AGaugeFromSomeValueOnNamesWhatIsBesideIt) {
+TEST(CounterAlerts, AGaugeFromSomeValueOnNamesWhatIsBesideIt) {
   begin();
   of(1).silent_ns.set(5 * kSecond - 1);
   expect_seen("", 1);
@@ -113,7 +112,7 @@ TEST(CounterSigns, AGaugeFromSomeValueOnNamesWhatIsBesideIt) {
 
 // A text that is too long is cut between characters: a page or metrics with invalid UTF-8 would be
 // useless.
-TEST(CounterSigns, NoCharacterIsCutInTwo) {
+TEST(CounterAlerts, NoCharacterIsCutInTwo) {
   for (const char* const character : {"\u00e9", "\u20ac", "\U0001f40c"}) {
     const size_t bytes = std::strlen(character);
     for (size_t before = 90; before <= 100; ++before) {
@@ -133,11 +132,11 @@ TEST(CounterSigns, NoCharacterIsCutInTwo) {
         ("disks stores a: " + std::string(160 - bytes, 'x') + " is silent for 6 s,  waits").c_str(),
         1);
     running.reset();
-    signs = {};
+    alerts = {};
   }
 }
 
-TEST(CounterSigns, AGaugeBelowAPartOfAnother) {
+TEST(CounterAlerts, AGaugeBelowAPartOfAnother) {
   begin();
   of(0).free_bytes.set(10 * kMiB);
   of(0).bytes.set(100 * kMiB);
@@ -148,7 +147,7 @@ TEST(CounterSigns, AGaugeBelowAPartOfAnother) {
   expect_seen("", 1);
 }
 
-TEST(CounterSigns, AStateThatLasts) {
+TEST(CounterAlerts, AStateThatLasts) {
   begin();
   of(0).state.set(0);
   expect_seen("", 5);  // the connection may be about to be made
@@ -157,7 +156,7 @@ TEST(CounterSigns, AStateThatLasts) {
   expect_seen("", 1);
 }
 
-TEST(CounterSigns, WhatGrewIsASignForAMinute) {
+TEST(CounterAlerts, WhatGrewRaisesAnAlertForAMinute) {
   begin();
   of(0).errors.set(7);  // before the first look, perhaps long ago
   expect_seen("", 2);
@@ -167,7 +166,7 @@ TEST(CounterSigns, WhatGrewIsASignForAMinute) {
   expect_seen("", 1);
 }
 
-TEST(CounterSigns, WhatStandsThoughItIsNotAsleep) {
+TEST(CounterAlerts, WhatStandsThoughItIsNotAsleep) {
   begin();
   of(0).asleep.set(0);
   expect_seen("", 5);
@@ -177,51 +176,51 @@ TEST(CounterSigns, WhatStandsThoughItIsNotAsleep) {
 }
 
 // A reader of the file sees the same alerts. It refuses a file whose alerts point outside the file.
-TEST(CounterSigns, ReadersSeeThemAndForeignOnesAreJudged) {
+TEST(CounterAlerts, ReadersSeeThemAndForeignOnesAreJudged) {
   begin();
   of(1).errors.add(0);
-  signs.look(now_ns);
+  alerts.look(now_ns);
   of(1).errors.add(3);
-  signs.look(now_ns + kSecond);
+  alerts.look(now_ns + kSecond);
   auto reader = CountersReader::open(directory, "demo");
   CHECK(reader.ok());
   const CountersSnapshot seen = test::snapshot_of(reader.value());
   uint32_t raised = 0;
-  for (uint32_t i = 0; i < seen.view().sign_count(); ++i) raised += is_raised(seen.view(), i);
+  for (uint32_t i = 0; i < seen.view().alert_count(); ++i) raised += is_raised(seen.view(), i);
   LONGS_EQUAL(1, raised);
-  running->file.sign(0).counter = 1000;
+  running->file.alert(0).counter = 1000;
   CHECK(!reader.value().snapshot().ok());
-  running->file.sign(0).counter = 0;
-  running->file.sign(0).set = 2;
+  running->file.alert(0).counter = 0;
+  running->file.alert(0).set = 2;
   CHECK(!reader.value().snapshot().ok());
-  running->file.sign(0).set = 0;
-  const uint32_t count = std::exchange(running->file.header().sign_count, 1 << 20);
+  running->file.alert(0).set = 0;
+  const uint32_t count = std::exchange(running->file.header().alert_count, 1 << 20);
   CHECK(!reader.value().snapshot().ok());
-  running->file.header().sign_count = count;
-  running->file.header().sign_record_bytes -= 8;
+  running->file.header().alert_count = count;
+  running->file.header().alert_record_bytes -= 8;
   CHECK(!reader.value().snapshot().ok());
-  running->file.header().sign_record_bytes = 0;  // an older build wrote zeros there
-  running->file.header().sign_count = 0;
+  running->file.header().alert_record_bytes = 0;  // an older build wrote zeros there
+  running->file.header().alert_count = 0;
   CHECK(reader.value().snapshot().ok());
 }
 
-TEST(CounterSigns, WhatAServicePlansIsJudged) {
+TEST(CounterAlerts, WhatAServicePlansIsJudged) {
   const CounterSet& set = sets[0];
-  CounterSign sign = {CounterSign::Rule::kFrom, 1, "", "{nothing}"};
+  CounterAlert alert = {CounterAlert::Rule::kFrom, 1, "", "{nothing}"};
   STRCMP_EQUAL("the sentence of its alert names a counter that does not exist",
-               defect_of(sign, set));
-  sign.says = "";
-  CHECK(defect_of(sign, set) != nullptr);
-  sign.says = std::string(160, 'x');
-  CHECK(defect_of(sign, set) != nullptr);
-  sign.says = "open { and {place} and {errors}";
-  CHECK(defect_of(sign, set) != nullptr);  // " and {place" is no name
-  sign.says = "{place} and {errors} {";
-  POINTERS_EQUAL(nullptr, defect_of(sign, set));
-  sign.rule = CounterSign::Rule::kStands;
-  STRCMP_EQUAL("its alert refers to a counter that does not exist", defect_of(sign, set));
-  sign.of = "asleep";
-  POINTERS_EQUAL(nullptr, defect_of(sign, set));
+               defect_of(alert, set));
+  alert.says = "";
+  CHECK(defect_of(alert, set) != nullptr);
+  alert.says = std::string(160, 'x');
+  CHECK(defect_of(alert, set) != nullptr);
+  alert.says = "open { and {place} and {errors}";
+  CHECK(defect_of(alert, set) != nullptr);  // " and {place" is no name
+  alert.says = "{place} and {errors} {";
+  POINTERS_EQUAL(nullptr, defect_of(alert, set));
+  alert.rule = CounterAlert::Rule::kStands;
+  STRCMP_EQUAL("its alert refers to a counter that does not exist", defect_of(alert, set));
+  alert.of = "asleep";
+  POINTERS_EQUAL(nullptr, defect_of(alert, set));
 }
 
 // Growth of a counter of failures, losses or drops raises an alert, whose text says what to do.
@@ -236,27 +235,27 @@ class Grown {
     const auto found = std::find_if(sets[0].counters.begin(), sets[0].counters.end(),
                                     [&](const auto& each) { return each.name == counter; });
     CHECK_TEXT(found != sets[0].counters.end(), counter);
-    STRCMP_EQUAL(nullptr, defect_of(found->sign, sets[0]));
+    STRCMP_EQUAL(nullptr, defect_of(found->alert, sets[0]));
     test::Running running(directory, "grown", sets);
     running.publish();
-    CounterSigns signs;
-    signs.create(running.file, sets);
+    CounterAlerts alerts;
+    alerts.create(running.file, sets);
     auto* values = static_cast<std::byte*>(running.file.values(sets[0]));
-    signs.look(kSecond);
+    alerts.look(kSecond);
     STRCMP_EQUAL("", raised(running.file.view()).c_str());
     reinterpret_cast<Counter*>(values + found->offset)->add(3);
-    signs.look(2 * kSecond);
+    alerts.look(2 * kSecond);
     STRCMP_EQUAL(expected, raised(running.file.view()).c_str());
   }
 
  private:
   static std::string raised(const CountersView& view) {
     std::string all;
-    for (uint32_t i = 0; i < view.sign_count(); ++i) {
+    for (uint32_t i = 0; i < view.alert_count(); ++i) {
       if (!is_raised(view, i)) continue;
       char text[512];
       TextWriter writer(text);
-      write_sign_text(view, i, &writer);
+      write_alert_text(view, i, &writer);
       all += std::string(text, writer.bytes()) + "\n";
     }
     return all;
@@ -265,7 +264,7 @@ class Grown {
 
 }  // namespace
 
-TEST(CounterSigns, WhatADriveOrAFileFails) {
+TEST(CounterAlerts, WhatADriveOrAFileFails) {
   Grown::expect<NvmeQueueCounters>(
       directory, "errors",
       "it failed 3 commands so far (0 without an answer): the log says which; if this "
@@ -287,13 +286,13 @@ TEST(CounterSigns, WhatADriveOrAFileFails) {
 }
 
 // The drive's earlier losses are read from its log only after the first look.
-TEST(CounterSigns, WhatADriveHadLostBeforeIsNone) {
+TEST(CounterAlerts, WhatADriveHadLostBeforeIsNone) {
   for (const CounterDescription& each : described_counters<NvmeCounters>()) {
-    if (each.name == "media_errors") CHECK(each.sign.rule == CounterSign::Rule::kNone);
+    if (each.name == "media_errors") CHECK(each.alert.rule == CounterAlert::Rule::kNone);
   }
 }
 
-TEST(CounterSigns, WhatAPortLoses) {
+TEST(CounterAlerts, WhatAPortLoses) {
   Grown::expect<PortCounters>(directory, "missed_frames",
                               "its shards are too slow, and 3 frames were lost so far: give "
                               "each shard a core of its own, lengthen the queues, or add "
@@ -309,7 +308,7 @@ TEST(CounterSigns, WhatAPortLoses) {
                               "more buffers\n");
 }
 
-TEST(CounterSigns, WhatTheRelayLosesOrDrops) {
+TEST(CounterAlerts, WhatTheRelayLosesOrDrops) {
   Grown::expect<relay::StreamCounters>(directory, "lost",
                                        "3 packets were lost so far: check the sender and the "
                                        "network; a second leg or FEC would recover them\n");
@@ -331,7 +330,7 @@ TEST(CounterSigns, WhatTheRelayLosesOrDrops) {
                                        "far: it must return loans sooner\n");
 }
 
-TEST(CounterSigns, WhoIsSentAwayAndWhatAPeerLoses) {
+TEST(CounterAlerts, WhoIsSentAwayAndWhatAPeerLoses) {
   Grown::expect<nbd::ConnectionCounters>(directory, "connections_refused",
                                          "3 clients were refused so far, because too many are "
                                          "connected: end some, or raise max_connections\n");

@@ -1,4 +1,4 @@
-#include "apps/program/top/top_signs.h"
+#include "apps/program/top/top_alerts.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -6,9 +6,9 @@ using namespace bedplate;
 
 namespace {
 
-TopView view_of(const char* name, size_t sign_count) {
+TopView view_of(const char* name, size_t alert_count) {
   TopView view = {name, "", {}, {}};
-  view.signs.assign(sign_count, "heap: it is nearly exhausted");
+  view.alerts.assign(alert_count, "heap: it is nearly exhausted");
   return view;
 }
 
@@ -20,28 +20,28 @@ std::string joined(const std::vector<std::string>& lines) {
 
 }  // namespace
 
-TEST_GROUP(TopSigns) {
-  const std::vector<std::string> signs = {"one is a word or two", "two more words", "three"};
+TEST_GROUP(TopAlerts) {
+  const std::vector<std::string> alerts = {"one is a word or two", "two more words", "three"};
 
   std::string brief(size_t columns, size_t rows) {
-    return joined(signs_in_brief(signs, columns, rows));
+    return joined(alerts_in_brief(alerts, columns, rows));
   }
 };
 
-TEST(TopSigns, TheHeadCountsThoseOfOtherAppliancesToo) {
-  STRCMP_EQUAL("", signs_head({view_of("demo", 0), view_of("west", 0)}, 0).c_str());
-  STRCMP_EQUAL("! 1 needs a look", signs_head({view_of("demo", 1)}, 0).c_str());
+TEST(TopAlerts, TheHeadCountsThoseOfOtherAppliancesToo) {
+  STRCMP_EQUAL("", alerts_head({view_of("demo", 0), view_of("west", 0)}, 0).c_str());
+  STRCMP_EQUAL("! 1 needs a look", alerts_head({view_of("demo", 1)}, 0).c_str());
   const std::vector<TopView> views = {view_of("demo", 4), view_of("west", 2), view_of("east", 0)};
-  STRCMP_EQUAL("! 4 need a look, 2 in west (tab)", signs_head(views, 0).c_str());
-  STRCMP_EQUAL("! 2 need a look, 4 in demo (tab)", signs_head(views, 1).c_str());
-  STRCMP_EQUAL("! 6 need a look in 2 others (tab)", signs_head(views, 2).c_str());
+  STRCMP_EQUAL("! 4 need a look, 2 in west (tab)", alerts_head(views, 0).c_str());
+  STRCMP_EQUAL("! 2 need a look, 4 in demo (tab)", alerts_head(views, 1).c_str());
+  STRCMP_EQUAL("! 6 need a look in 2 others (tab)", alerts_head(views, 2).c_str());
   STRCMP_EQUAL("! 1 needs a look in west? (tab)",
-               signs_head({view_of("demo", 0), view_of("west\033", 1)}, 0).c_str());
+               alerts_head({view_of("demo", 0), view_of("west\033", 1)}, 0).c_str());
   STRCMP_EQUAL("! 1 needs a look in a_name_that_is_long~ (tab)",
-               signs_head({view_of("", 0), view_of("a_name_that_is_longer", 1)}, 0).c_str());
+               alerts_head({view_of("", 0), view_of("a_name_that_is_longer", 1)}, 0).c_str());
 }
 
-TEST(TopSigns, EachHasALineAndTheFirstOnesMore) {
+TEST(TopAlerts, EachHasALineAndTheFirstOnesMore) {
   STRCMP_EQUAL("! one is a\n"
                "  word or two\n"
                "! two more\n"
@@ -59,7 +59,7 @@ TEST(TopSigns, EachHasALineAndTheFirstOnesMore) {
                brief(14, 3).c_str());
 }
 
-TEST(TopSigns, ThoseThatHaveNoRowAreCounted) {
+TEST(TopAlerts, ThoseThatHaveNoRowAreCounted) {
   STRCMP_EQUAL("! one is a word~\n"
                "! 2 more: press~\n",
                brief(16, 2).c_str());
@@ -69,20 +69,22 @@ TEST(TopSigns, ThoseThatHaveNoRowAreCounted) {
   STRCMP_EQUAL("! one is a wor~\n", brief(15, 1).c_str());
   STRCMP_EQUAL("", brief(15, 0).c_str());
   for (size_t columns = 0; columns < 20; ++columns) {
-    for (const std::string& line : signs_in_brief(signs, columns, 3)) CHECK(line.size() <= columns);
+    for (const std::string& line : alerts_in_brief(alerts, columns, 3)) {
+      CHECK(line.size() <= columns);
+    }
   }
   STRCMP_EQUAL("", brief(0, 4).c_str());
-  STRCMP_EQUAL("", joined(signs_in_brief({}, 80, 7)).c_str());
+  STRCMP_EQUAL("", joined(alerts_in_brief({}, 80, 7)).c_str());
 }
 
-TEST(TopSigns, InFullNothingIsCutOff) {
+TEST(TopAlerts, InFullNothingIsCutOff) {
   STRCMP_EQUAL("! its store\n"
                "  /a/very_lo\n"
                "  ng/path is\n"
                "! two\n",
-               joined(signs_in_full({"its store /a/very_long/path is", "two"}, 12)).c_str());
-  STRCMP_EQUAL("nothing needs a look\n", joined(signs_in_full({}, 80)).c_str());
+               joined(alerts_in_full({"its store /a/very_long/path is", "two"}, 12)).c_str());
+  STRCMP_EQUAL("nothing needs a look\n", joined(alerts_in_full({}, 80)).c_str());
   for (size_t columns = 0; columns < 20; ++columns) {
-    for (const std::string& line : signs_in_full(signs, columns)) CHECK(line.size() <= columns);
+    for (const std::string& line : alerts_in_full(alerts, columns)) CHECK(line.size() <= columns);
   }
 }

@@ -12,13 +12,13 @@ namespace bedplate {
 
 // "! 4 need a look, 2 in west (tab)": the alerts of the shown appliance, then those of the others.
 // Empty: none. Requires: shown < views.size().
-std::string signs_head(const std::vector<TopView>& views, size_t shown);
+std::string alerts_head(const std::vector<TopView>& views, size_t shown);
 
 // The alerts in at most `rows` rows: each in one row or more, the first ones in full. A cut line
 // ends in "~"; the last row counts the alerts that have no row.
-std::vector<std::string> signs_in_brief(const std::vector<std::string>& signs, size_t columns,
-                                        size_t rows);
+std::vector<std::string> alerts_in_brief(const std::vector<std::string>& alerts, size_t columns,
+                                         size_t rows);
 // All alerts, in as many lines as needed; without alerts, one line that says so.
-std::vector<std::string> signs_in_full(const std::vector<std::string>& signs, size_t columns);
+std::vector<std::string> alerts_in_full(const std::vector<std::string>& alerts, size_t columns);
 
 }  // namespace bedplate

@@ -1,4 +1,4 @@
-#include "apps/program/top/top_signs.h"
+#include "apps/program/top/top_alerts.h"
 
 #include <algorithm>
 
@@ -18,14 +18,14 @@ std::string need_a_look(size_t count) {
 
 }  // namespace
 
-std::string signs_head(const std::vector<TopView>& views, size_t shown) {
+std::string alerts_head(const std::vector<TopView>& views, size_t shown) {
   BP_ASSERT(shown < views.size());
-  const size_t own = views[shown].signs.size();
+  const size_t own = views[shown].alerts.size();
   size_t elsewhere = 0;
   std::vector<std::string> names;
   for (size_t i = 0; i < views.size(); ++i) {
-    if (i == shown || views[i].signs.empty()) continue;
-    elsewhere += views[i].signs.size();
+    if (i == shown || views[i].alerts.empty()) continue;
+    elsewhere += views[i].alerts.size();
     names.push_back(views[i].name);
   }
   std::string head = own > 0 ? need_a_look(own) : "";
@@ -36,16 +36,16 @@ std::string signs_head(const std::vector<TopView>& views, size_t shown) {
   return head + " (tab)";
 }
 
-std::vector<std::string> signs_in_brief(const std::vector<std::string>& signs, size_t columns,
-                                        size_t rows) {
+std::vector<std::string> alerts_in_brief(const std::vector<std::string>& alerts, size_t columns,
+                                         size_t rows) {
   std::vector<std::string> text;
   if (rows == 0 || columns <= kNoteIndent) return text;
-  const bool has_all = signs.size() <= rows;
+  const bool has_all = alerts.size() <= rows;
   // A single row shows the first alert; the head has the number.
-  const size_t count = has_all ? signs.size() : std::max<size_t>(rows - 1, 1);
+  const size_t count = has_all ? alerts.size() : std::max<size_t>(rows - 1, 1);
   size_t room = rows - count - (has_all || rows == 1 ? 0 : 1);
   for (size_t i = 0; i < count; ++i) {
-    std::vector<std::string> lines = note_lines(signs[i], columns);
+    std::vector<std::string> lines = note_lines(alerts[i], columns);
     const size_t taken = std::min(lines.size(), 1 + room);
     room -= taken - 1;
     if (taken < lines.size()) {  // the next word does not fit: cut the line, with "~"
@@ -55,18 +55,18 @@ std::vector<std::string> signs_in_brief(const std::vector<std::string>& signs, s
     text.insert(text.end(), lines.begin(), lines.begin() + static_cast<ptrdiff_t>(taken));
   }
   if (!has_all && rows > 1) {
-    const std::string more = "! " + std::to_string(signs.size() - count) + " more: press n";
+    const std::string more = "! " + std::to_string(alerts.size() - count) + " more: press n";
     text.push_back(fit_columns(more, columns));
   }
   BP_ASSERT(text.size() <= rows);
   return text;
 }
 
-std::vector<std::string> signs_in_full(const std::vector<std::string>& signs, size_t columns) {
-  if (signs.empty()) return {fit_columns("nothing needs a look", columns)};
+std::vector<std::string> alerts_in_full(const std::vector<std::string>& alerts, size_t columns) {
+  if (alerts.empty()) return {fit_columns("nothing needs a look", columns)};
   std::vector<std::string> text;
-  for (const std::string& sign : signs) {
-    const std::vector<std::string> lines = note_lines(sign, columns);
+  for (const std::string& alert : alerts) {
+    const std::vector<std::string> lines = note_lines(alert, columns);
     text.insert(text.end(), lines.begin(), lines.end());
   }
   return text;

@@ -1,4 +1,4 @@
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 
 #include <algorithm>
 #include <cctype>
@@ -11,7 +11,7 @@
 namespace bedplate {
 namespace {
 
-using SignRule = CounterSign::Rule;
+using AlertRule = CounterAlert::Rule;
 
 const CounterDescription* find(const CounterSet& set, std::string_view name) noexcept {
   const auto found =
@@ -101,16 +101,16 @@ void write_named(const CountersView& counters, const CounterSetRecord& set, std:
 
 }  // namespace
 
-const char* defect_of(const CounterSign& sign, const CounterSet& set) noexcept {
-  if (sign.rule == SignRule::kNone) return nullptr;
-  if (sign.says.empty() || sign.says.size() >= sizeof CounterSignRecord::says) {
+const char* defect_of(const CounterAlert& alert, const CounterSet& set) noexcept {
+  if (alert.rule == AlertRule::kNone) return nullptr;
+  if (alert.says.empty() || alert.says.size() >= sizeof CounterAlertRecord::says) {
     return "an alert needs a sentence of 1..159 bytes";
   }
-  const bool has_other = sign.rule == SignRule::kBelow || sign.rule == SignRule::kStands;
-  if (has_other && find(set, sign.of) == nullptr) {
+  const bool has_other = alert.rule == AlertRule::kBelow || alert.rule == AlertRule::kStands;
+  if (has_other && find(set, alert.of) == nullptr) {
     return "its alert refers to a counter that does not exist";
   }
-  std::string_view rest = sign.says;
+  std::string_view rest = alert.says;
   while (!rest.empty()) {
     const Part part = take_part(&rest);
     if (!part.name.empty() && find(set, part.name) == nullptr && !has_label(set, part.name)) {
@@ -129,7 +129,7 @@ bool tells_of_trouble(const CounterDescription& counter) noexcept {
   return counter.kind == CounterKind::kGauge && speaks_of_trouble(counter.name);
 }
 
-void CounterSigns::create(CountersFile& file, std::span<const CounterSet> sets) {
+void CounterAlerts::create(CountersFile& file, std::span<const CounterSet> sets) {
   BP_ASSERT(file_ == nullptr);
   file_ = &file;
   const CountersView view = file.view();
@@ -140,38 +140,38 @@ void CounterSigns::create(CountersFile& file, std::span<const CounterSet> sets) 
       return &view.values(view.set(i), view.counter(view.set(i), index))[0];
     };
     for (const CounterDescription& counter : sets[i].counters) {
-      const CounterSign& sign = counter.sign;
-      if (sign.rule == SignRule::kNone) continue;
-      BP_ASSERT(defect_of(sign, sets[i]) == nullptr);
-      const CounterDescription* other = sign.of.empty() ? nullptr : find(sets[i], sign.of);
-      watched_.push_back({sign.rule, sign.limit, value_of(counter),
-                          other == nullptr ? nullptr : value_of(*other), &file.sign(next++)});
+      const CounterAlert& alert = counter.alert;
+      if (alert.rule == AlertRule::kNone) continue;
+      BP_ASSERT(defect_of(alert, sets[i]) == nullptr);
+      const CounterDescription* other = alert.of.empty() ? nullptr : find(sets[i], alert.of);
+      watched_.push_back({alert.rule, alert.limit, value_of(counter),
+                          other == nullptr ? nullptr : value_of(*other), &file.alert(next++)});
     }
   }
-  BP_ASSERT(next == view.sign_count());
+  BP_ASSERT(next == view.alert_count());
 }
 
-bool CounterSigns::holds(Watched& each, uint64_t now_ns) noexcept {
+bool CounterAlerts::holds(Watched& each, uint64_t now_ns) noexcept {
   const uint64_t value = each.value->read();
   const bool has_changed = each.is_seen && value != each.last_value;
   if (has_changed) each.changed_ns = now_ns;
   each.is_seen = true;
   each.last_value = value;
   switch (each.rule) {
-    case SignRule::kFrom: return value >= each.limit && value != kNoValue;
-    case SignRule::kBelow: {
+    case AlertRule::kFrom: return value >= each.limit && value != kNoValue;
+    case AlertRule::kBelow: {
       const uint64_t whole = each.other->read();
       return value != kNoValue && whole != kNoValue && value / each.limit < whole / 100;
     }
-    case SignRule::kUnless: return value != each.limit;
-    case SignRule::kGrows: return each.changed_ns != 0 && now_ns - each.changed_ns < kGrownNs;
-    case SignRule::kStands: return !has_changed && each.other->read() == 0;
-    case SignRule::kNone: break;
+    case AlertRule::kUnless: return value != each.limit;
+    case AlertRule::kGrows: return each.changed_ns != 0 && now_ns - each.changed_ns < kGrownNs;
+    case AlertRule::kStands: return !has_changed && each.other->read() == 0;
+    case AlertRule::kNone: break;
   }
   return false;
 }
 
-void CounterSigns::look(uint64_t now_ns) noexcept {
+void CounterAlerts::look(uint64_t now_ns) noexcept {
   const CountersView view = file_->view();
   for (Watched& each : watched_) {
     if (!view.is_there(each.record->set)) continue;
@@ -181,25 +181,26 @@ void CounterSigns::look(uint64_t now_ns) noexcept {
     } else if (each.held_ns == 0) {
       each.held_ns = now_ns;
     }
-    const bool must_last = each.rule == SignRule::kUnless || each.rule == SignRule::kStands;
-    const bool is_sign = holds_now && (!must_last || now_ns - each.held_ns >= kLastingNs);
-    each.record->since_ns.store(is_sign ? each.held_ns : 0, std::memory_order_relaxed);
+    const bool must_last = each.rule == AlertRule::kUnless || each.rule == AlertRule::kStands;
+    const bool is_alert = holds_now && (!must_last || now_ns - each.held_ns >= kLastingNs);
+    each.record->since_ns.store(is_alert ? each.held_ns : 0, std::memory_order_relaxed);
   }
 }
 
 bool is_raised(const CountersView& counters, uint32_t index) noexcept {
-  const CounterSignRecord& sign = counters.sign(index);
-  return sign.since_ns.load(std::memory_order_relaxed) != 0 && counters.is_there(sign.set);
+  const CounterAlertRecord& alert = counters.alert(index);
+  return alert.since_ns.load(std::memory_order_relaxed) != 0 && counters.is_there(alert.set);
 }
 
-uint32_t raised_sign_count(const CountersView& counters) noexcept {
+uint32_t raised_alert_count(const CountersView& counters) noexcept {
   uint32_t count = 0;
-  for (uint32_t i = 0; i < counters.sign_count(); ++i) count += is_raised(counters, i) ? 1 : 0;
+  for (uint32_t i = 0; i < counters.alert_count(); ++i) count += is_raised(counters, i) ? 1 : 0;
   return count;
 }
 
-void write_sign_subject(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept {
-  const CounterSetRecord& set = counters.set(counters.sign(index).set);
+void write_alert_subject(const CountersView& counters, uint32_t index,
+                         TextWriter* writer) noexcept {
+  const CounterSetRecord& set = counters.set(counters.alert(index).set);
   const std::string_view owner = CountersView::text(set.owner.text);
   const std::string_view instance = CountersView::text(set.instance.text);
   if (!owner.empty()) writer->text(owner);
@@ -210,13 +211,13 @@ void write_sign_subject(const CountersView& counters, uint32_t index, TextWriter
   if (!instance.empty()) writer->text(" ").text(instance);
 }
 
-void write_sign_text(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept {
-  const CounterSignRecord& sign = counters.sign(index);
-  std::string_view rest = CountersView::text(sign.says);
+void write_alert_text(const CountersView& counters, uint32_t index, TextWriter* writer) noexcept {
+  const CounterAlertRecord& alert = counters.alert(index);
+  std::string_view rest = CountersView::text(alert.says);
   while (!rest.empty()) {
     const Part part = take_part(&rest);
     writer->text(part.text);
-    if (!part.name.empty()) write_named(counters, counters.set(sign.set), part.name, writer);
+    if (!part.name.empty()) write_named(counters, counters.set(alert.set), part.name, writer);
   }
 }
 

@@ -1,6 +1,6 @@
-#include "apps/program/counters/signs.h"
+#include "apps/program/counters/alerts.h"
 
-#include "apps/counters/counter_signs.h"
+#include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_file.h"
 #include "apps/counters/counters_reader.h"
 #include "platform/text.h"
@@ -10,7 +10,7 @@ namespace {
 
 std::string text_of(void (*write)(const CountersView&, uint32_t, TextWriter*),
                     const CountersView& view, uint32_t index) {
-  char text[kSignTextBytesMax];
+  char text[kAlertTextBytesMax];
   TextWriter writer(text);
   write(view, index, &writer);
   return {text, writer.bytes()};
@@ -18,24 +18,24 @@ std::string text_of(void (*write)(const CountersView&, uint32_t, TextWriter*),
 
 }  // namespace
 
-std::vector<SeenSign> signs_of(const CountersSnapshot& counters) {
+std::vector<SeenAlert> alerts_of(const CountersSnapshot& counters) {
   const CountersView view = counters.view();
-  std::vector<SeenSign> signs;
-  for (uint32_t i = 0; i < view.sign_count(); ++i) {
+  std::vector<SeenAlert> alerts;
+  for (uint32_t i = 0; i < view.alert_count(); ++i) {
     if (!is_raised(view, i)) continue;
-    const CounterSignRecord& sign = view.sign(i);
-    const CounterRecord& counter = view.counter(view.set(sign.set), sign.counter);
-    signs.push_back({printable(text_of(&write_sign_subject, view, i)),
-                     printable(std::string(CountersView::text(counter.name))),
-                     printable(text_of(&write_sign_text, view, i))});
+    const CounterAlertRecord& alert = view.alert(i);
+    const CounterRecord& counter = view.counter(view.set(alert.set), alert.counter);
+    alerts.push_back({printable(text_of(&write_alert_subject, view, i)),
+                      printable(std::string(CountersView::text(counter.name))),
+                      printable(text_of(&write_alert_text, view, i))});
   }
-  return signs;
+  return alerts;
 }
 
-Json signs_json(const CountersSnapshot& counters) {
+Json alerts_json(const CountersSnapshot& counters) {
   Json json = Json::array();
-  for (const SeenSign& sign : signs_of(counters)) {
-    json.push_back({{"of", sign.of}, {"counter", sign.counter}, {"says", sign.says}});
+  for (const SeenAlert& alert : alerts_of(counters)) {
+    json.push_back({{"of", alert.of}, {"counter", alert.counter}, {"says", alert.says}});
   }
   return json;
 }
@@ -62,12 +62,12 @@ std::vector<Finding> appliance_findings(const std::string& directory) {
       findings.push_back({title, Verdict::kWarning, error.answer, error.cure});
       continue;
     }
-    const std::vector<SeenSign> signs = signs_of(snapshot.value());
-    if (signs.empty()) {
+    const std::vector<SeenAlert> alerts = alerts_of(snapshot.value());
+    if (alerts.empty()) {
       findings.push_back({title, Verdict::kGood, "runs; nothing needs a look", ""});
     }
-    for (const SeenSign& sign : signs) {
-      findings.push_back({title, Verdict::kWarning, sign.text(), "`bedplate top` shows it live"});
+    for (const SeenAlert& alert : alerts) {
+      findings.push_back({title, Verdict::kWarning, alert.text(), "`bedplate top` shows it live"});
     }
   }
   return findings;

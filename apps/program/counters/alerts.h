@@ -1,4 +1,4 @@
-// The raised alerts in an appliance's counters file (apps/counters/counter_signs.h), for `top`,
+// The raised alerts in an appliance's counters file (apps/counters/counter_alerts.h), for `top`,
 // `stats` and `doctor`.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace bedplate {
 
-struct SeenSign {
+struct SeenAlert {
   std::string of;       // "shard main"
   std::string counter;  // "slow_client_ns"
   std::string says;
@@ -21,10 +21,10 @@ struct SeenSign {
 };
 
 // The raised alerts, in the order of the file.
-std::vector<SeenSign> signs_of(const CountersSnapshot& counters);
+std::vector<SeenAlert> alerts_of(const CountersSnapshot& counters);
 
 // [{"of", "counter", "says"}].
-Json signs_json(const CountersSnapshot& counters);
+Json alerts_json(const CountersSnapshot& counters);
 
 // Findings about each running appliance of the directory: a warning for each of its alerts, or a
 // good finding. A warning also tells of an appliance that has crashed or cannot be read. Without
