@@ -21,7 +21,7 @@ HeapTotals totals_of(const HeapWalk& walk) noexcept {
     if (use.block_bytes > 0) totals.free_piece_count += use.free_bytes / use.block_bytes;
   }
   totals.free_piece_count += walk.free_bytes / kHeapGranularityBytes;
-  // The walk and the sum are taken at different moments.
+  // Other threads change the heap between the walk and the sum, so used_bytes could exceed bytes.
   totals.used_bytes = std::min(totals.used_bytes, totals.bytes);
   return totals;
 }

@@ -1,7 +1,7 @@
 // operator new and delete on the pool's heap. Only this file and pool_resource.cc throw.
 //
-// [new.delete]: a failing new calls the new-handler until there is none, then throws bad_alloc; the
-// nothrow forms return nullptr instead.
+// [new.delete]: if new finds no memory, it calls the new-handler and tries again. If there is no
+// new-handler, it throws bad_alloc. The nothrow forms return nullptr instead of throwing.
 #include <cstddef>
 #include <new>
 
@@ -14,8 +14,9 @@ using bedplate::heap_free;
 
 namespace {
 
-// The alignment of every block: the smallest blocks have one word. A larger alignment must be
-// requested, even if it is only new's default: new (align_val_t{16}) of one byte.
+// heap_allocate guarantees only this alignment: its smallest blocks have one word. A caller that
+// requests a larger alignment gets it from heap_allocate_aligned, even 16, the default of new.
+// Otherwise new (align_val_t{16}) of one byte could return a block aligned to 8.
 constexpr std::size_t kWordAlignment = alignof(void*);
 
 inline void* try_allocate(std::size_t bytes, std::size_t alignment) noexcept {
@@ -89,9 +90,10 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment,
   return allocate_nothrow(bytes, number(alignment));
 }
 
-// mimalloc finds size and alignment by itself, so all forms of delete are the same. Debug builds
-// compare the size of a sized delete with the requested size, which mimalloc keeps in such builds,
-// unless an alignment made the block larger.
+// mimalloc finds a block's size and alignment from its address, so all forms of delete free a block
+// the same way. Debug builds also check a sized delete: mimalloc keeps the requested size there,
+// and the size passed to delete must equal it. An aligned block may be larger than requested, so
+// delete only checks that the block has at least the passed size.
 void operator delete(void* block) noexcept { heap_free(block); }
 void operator delete[](void* block) noexcept { heap_free(block); }
 void operator delete(void* block, std::size_t bytes) noexcept { free_sized(block, bytes); }

@@ -1,4 +1,4 @@
-// PinnedPool::adopt_segment: the joiner's half of a segment.
+// PinnedPool::adopt_segment: a joiner maps a segment that the pool's owner offers.
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
@@ -19,7 +19,8 @@ namespace {
 constexpr const char* kOwnersFault =
     "the owner of the pool described it incorrectly: run both from the same release of Bedplate";
 
-// Returns true if the file is as offered. Sets its `status`, or the `error`.
+// Returns whether the file of `memfd` matches the offer. Sets `status` to the file's fstat(2), or
+// sets the answer of `error`.
 bool is_as_offered(const OfferedSegment& offered, int memfd, struct stat& status,
                    Error* error) noexcept {
   struct statfs system = {};
@@ -107,7 +108,7 @@ Result<Segment*> PinnedPool::adopt_segment(const OfferedSegment& offered, Fd mem
   segment.inode = identity.st_ino;
   segment.memfd = memfd.release();
   segment.carved_bytes = offered.bytes;            // by its owner
-  segment.lock_errno = is_huge(page) ? 0 : EPERM;  // its maker keeps the pages in memory
+  segment.lock_errno = is_huge(page) ? 0 : EPERM;  // the owner locks its 4 KiB pages
   segment.is_writable = offered.is_writable;
   segment.is_for_devices = offered.is_for_devices;
   segment.is_own = false;

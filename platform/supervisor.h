@@ -1,5 +1,5 @@
-// Tells the supervisor of this process (systemd, or another that speaks sd_notify(3)) its state:
-// datagrams of lines NAME=VALUE to the Unix socket that NOTIFY_SOCKET names.
+// Reports the state of this process to its supervisor (systemd, or another that speaks
+// sd_notify(3)). Sends datagrams of lines NAME=VALUE to the Unix socket that NOTIFY_SOCKET names.
 //
 // Nothing waits for the supervisor. A message that the socket does not take at once is lost; a
 // caller with an important message sends it again. If NOTIFY_SOCKET is not set there is no
@@ -27,13 +27,14 @@ class Supervisor {
   Result<void> open() noexcept;
   bool is_there() const noexcept { return socket_.is_open(); }
 
-  // The process serves.
+  // Reports that the process is ready to serve.
   bool ready() noexcept { return send("READY=1"); }
-  // The process ends, within `patience_ns`.
+  // Reports that the process shuts down within `patience_ns`, with the status "draining".
   bool stopping(uint64_t patience_ns) noexcept;
   // A status line for people, valid until the next one.
   bool status(const char* text) noexcept { return send("STATUS=%s", text); }
-  // The same; and start or stop may take `patience_ns` from now on, whatever the unit's timeout is.
+  // Sends the status line, and extends the supervisor's timeout: the start or stop under way may
+  // take another `patience_ns`, even beyond the timeout that the unit sets.
   bool status(const char* text, uint64_t patience_ns) noexcept;
   // Keepalive for the watchdog.
   bool alive() noexcept { return send("WATCHDOG=1"); }

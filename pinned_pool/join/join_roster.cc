@@ -15,12 +15,13 @@
 namespace bedplate {
 namespace {
 
-// A process may register memory with its devices if no other process can give its pages back.
+// Returns whether a process may register the segment with its devices. It may if no other process
+// can free the segment's pages.
 bool is_for_its_devices(const Segment& segment, join::SegmentRole role) noexcept {
   return segment.is_for_devices || role == join::SegmentRole::kOwnHeap;
 }
 
-// The members' state in the table, for a part that is not free.
+// Returns the table's state for the members of an instance in `state`, which is not kFree.
 MemberState state_of_members(JoinRoster::Instance::State state) noexcept {
   using State = JoinRoster::Instance::State;
   switch (state) {
@@ -31,7 +32,7 @@ MemberState state_of_members(JoinRoster::Instance::State state) noexcept {
   }
 }
 
-// Whether a process has the part, and has neither died nor left.
+// Whether the instance has a process that has neither died nor left.
 bool has_process(const JoinRoster::Instance& instance) noexcept {
   return instance.state == JoinRoster::Instance::State::kJoining ||
          instance.state == JoinRoster::Instance::State::kAlive;
@@ -106,8 +107,9 @@ Result<void> JoinRoster::check_pages(const ProcessGrant& grant) const noexcept {
           "use pages of 4 KiB for what it may write, or make it trusted and run it as this user");
 }
 
-// Sets the file's mode so that other users cannot gain rights, and opens the file again read-only,
-// for hand-outs.
+// Sets the mode of the segment's file so that other users cannot open it again for writing. Opens
+// the file again read-only, for processes that may only read the segment. A writable segment does
+// not take the pool's write seal.
 Result<void> JoinRoster::prepare(Segment& segment, bool is_writable) noexcept {
   if (is_writable) segment.takes_write_seal = false;
   Fd& read_only = read_only_[segment.number];
@@ -286,7 +288,7 @@ SegmentRights JoinRoster::visit_segments(const Instance& instance, Visit visit) 
   const JoinGroup& group = options_.groups[instance.group];
   SegmentRights rights;
   const auto hand_out = [&](const Segment& segment, bool is_writable, join::SegmentRole role) {
-    if (rights.may_read(segment.number)) return;  // a grant may repeat a segment that all get
+    if (rights.may_read(segment.number)) return;  // already visited: a grant may list it again
     rights.add(segment.number, is_writable);
     visit(segment, is_writable, role);
   };
@@ -459,9 +461,10 @@ JoinRoster::Release JoinRoster::try_release(uint32_t index) noexcept {
   return Release::kFree;
 }
 
-// Renews the next chunk of the segments that the process may write: the next process must not see
-// the former one's data, and must find all pages present. The memory is never touched directly: a
-// process with the same file may still give pages back.
+// Renews the next chunk of the segments that the former process could write. It zeroes that
+// process's heap, so that the next process sees no old data. In the other segments it only takes
+// missing pages. It uses system calls and never touches the memory: another process may still punch
+// holes into the file, and a touch of a hole may raise SIGBUS.
 JoinRoster::Release JoinRoster::renew(Instance& instance) noexcept {
   const Segment* segment = nullptr;
   uint32_t count = 0;

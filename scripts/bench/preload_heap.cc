@@ -1,6 +1,7 @@
-// Makes libbedplate-heap.so, which exists only for the benchmark, the heap of an appliance.
-// Preloaded into a program, before main it takes a heap segment on 2 MiB hugepages, retires segment
-// 0, locks the program and seals the pool, as apps/boot/appliance.cc does at boot.
+// The constructor of libbedplate-heap.so, a library that the benchmark preloads into programs. It
+// gives a program the same heap as an appliance. Before main, it creates a heap segment on 2 MiB
+// hugepages, retires segment 0, locks the program's memory and seals the pool. This is what
+// apps/boot/appliance.cc does at boot.
 //
 // BEDPLATE_BENCH_HEAP_BYTES is the size of that segment, in the configuration's syntax ("1 GiB").
 #include <cstdlib>

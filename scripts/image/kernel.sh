@@ -4,11 +4,12 @@
 #   kernel.sh [FOLDER]
 #
 #   vmlinuz    as in the package
-#   vmlinux    decompressed (XZ) from it; without KVM it boots in half the time
-#   modules/   its modules, as lib/modules/RELEASE has them
+#   vmlinux    the ELF file inside vmlinuz, decompressed; without KVM it boots in half the time
+#   modules/   the package's lib/modules/RELEASE
 #   package    the name of the package
 #
-# It is the current dependency of linux-image-amd64; a newer kernel replaces an older one.
+# The package is the one that linux-image-amd64 depends on now. If FOLDER has another kernel, the
+# script replaces it.
 set -euo pipefail
 folder=${1:-$(dirname "$0")/../../build/kernel}
 mkdir -p "$folder"
@@ -30,8 +31,8 @@ release=${package#linux-image-}
 dpkg-deb --fsys-tarfile "$work"/*.deb |
   tar -x -C "$work" "./boot/vmlinuz-$release" "./lib/modules/$release"
 vmlinuz="$work/boot/vmlinuz-$release"
-# The kernel's build puts one XZ stream into the file, found by its magic. Other data follow it, so
-# xz reports a failure after it has written the whole stream.
+# vmlinuz contains one XZ stream, and grep finds its magic number. Other data follow the stream, so
+# xz writes the whole stream and then reports a failure.
 offset=$(LC_ALL=C grep -abo -m 1 -P '\xFD7zXZ\x00' "$vmlinuz" | head -n 1 | cut -d : -f 1)
 tail -c +$((offset + 1)) "$vmlinuz" | xz -dc --single-stream > "$work/vmlinux" 2>/dev/null || true
 [ "$(head -c 4 "$work/vmlinux" | tail -c 3)" = ELF ] || {

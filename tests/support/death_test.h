@@ -1,12 +1,12 @@
 // Tests of code that ends a process, or must not run in the process of the tests.
 //
 // Two functions start another process. run_forked() runs a callable in a forked child. The test
-// program's pool is shared memory, so the child shares it with its parent: it may read that memory
-// but not write it, starts no threads, and runs only the code under test. It may allocate and free:
-// it has a small heap of its own (alloc/child_heap.h), and its frees of the parent's blocks do
-// nothing. run_fresh() starts a new instance of the test program and runs one probe in it without
-// restrictions, since the instance has its own pool and heap. Both return the child's exit and its
-// text on standard error.
+// program's pool is shared memory, so parent and child share the pool. The child may read the pool
+// but not write it, starts no threads, and runs only the code under test. The child may allocate
+// and free: it has a small heap of its own (alloc/child_heap.h), and its frees of the parent's
+// blocks do nothing. run_fresh() starts a new instance of the test program and runs one probe in it
+// without restrictions, since the instance has its own pool and heap. Both functions return how the
+// child ended, and its text on standard error.
 #pragma once
 
 #include <string>
@@ -38,7 +38,8 @@ Ended run_forked(Body&& body) {
   return run_forked([](void* context) { (*static_cast<Callable*>(context))(); }, &body);
 }
 
-// Runs `steps` in a child and returns their exit code: for changes that a process cannot undo.
+// Runs `steps` in a forked child, which exits with the value that `steps` returns. Returns that
+// exit code. For steps with effects that a process cannot undo.
 template <typename Steps>
 int exit_code_of(Steps steps) {
   return run_forked([&] { _exit(steps()); }).exit_code;
@@ -88,7 +89,7 @@ void check_died(const Ended& ended, std::string_view words, const char* file, si
   ::bedplate::test::check_probe(::bedplate::test::run_fresh(#name, {__VA_ARGS__}), #name, \
                                 __FILE__, __LINE__)
 
-// In a test: the statements end in abort() and write `words` to standard error.
+// In a test: the statements must write `words` to standard error and end in abort().
 #define BP_CHECK_DIES(words, ...)                                                         \
   ::bedplate::test::check_died(::bedplate::test::run_forked([&] { __VA_ARGS__; }), words, \
                                __FILE__, __LINE__)

@@ -1,4 +1,4 @@
-"""docs/first-service.md: make builds six programs from it; they do what the document says."""
+"""`make` builds six programs from docs/first-service.md. Checks that they do what it says."""
 
 import os
 import re
@@ -20,8 +20,8 @@ def program(step):
 
 
 def configuration(box, port):
-    """The document's configuration, with pages that every machine has, and the test's own port and
-    directory."""
+    """Writes the document's configuration to a file, with 4 KiB pages, `port` and the directory of
+    `box`. Returns the path of the file."""
     text = re.search(r"```toml\n(.*?)```", read_text(f"{ROOT}/docs/first-service.md"), re.S)[1]
     text = text.replace("7007", str(port)).replace("[pool]\n", '[pool]\npages = "4 KiB"\n')
     directory = f'[appliance]\nruntime_directory = "{box.path("runtime")}"\n'

@@ -54,8 +54,8 @@ NvmeProblem NvmeIdentity::know_namespace(uint32_t index, Look look,
   }
   space.block_log2 = block_log2;
   space.transfer_blocks_max = static_cast<uint32_t>(blocks);
-  // By the specification the transfer limit does not apply to Write Zeroes; some controllers apply
-  // it.
+  // The specification exempts Write Zeroes from the transfer limit, but some controllers apply the
+  // limit to it. So the driver keeps Write Zeroes within the limit, too.
   space.zero_blocks_max = (optionals_ & nvme::kHasWriteZeroes) != 0 ? space.transfer_blocks_max : 0;
   space.can_deallocate = (optionals_ & nvme::kHasDeallocate) != 0;
   return NvmeProblem::kNone;

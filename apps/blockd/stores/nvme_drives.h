@@ -1,9 +1,9 @@
 // The NVMe drives of a block service: their volumes, their resources, their start and shutdown.
 //
-// A drive has a queue pair for each shard that has volumes on it, and its control on the first of
-// these shards. A drive may grant fewer pairs than planned, which is known only once it is started.
-// Then its volumes use only as many shards as it has pairs, and the memory of the other shards is
-// unused.
+// A drive has one queue pair for each shard that serves its volumes. The first of these shards also
+// runs the drive's controller. A drive may grant fewer queue pairs than planned, but it reports the
+// number only after its start. Then each granted pair has one shard, the volumes of the other
+// shards move to these shards, and the memory planned for the other pairs stays unused.
 // preflight() asks a drive for its properties before memory is taken: it starts the drive with
 // temporary memory, and stops it again.
 // Threads: the main thread and the control thread, unless a function names another.
@@ -22,7 +22,8 @@
 
 namespace bedplate {
 
-// The namespace of a volume, and the settings of its drive; all volumes of a drive have the same.
+// The namespace of a volume, and the settings of its drive. All volumes of a drive must have the
+// same drive settings.
 struct NvmeSettings {
   std::string address;  // empty: the volume is not on an NVMe drive
   uint32_t space = 1;   // the namespace
@@ -38,22 +39,21 @@ class NvmeDrives {
  public:
   // Forgets the volumes of an earlier plan.
   void clear() noexcept { drives_.clear(); }
-  // Adds a volume `name` of `bytes` (0: all of the namespace), on `shard`. Errors: volumes of a
-  // drive disagree, or two lie on one namespace.
+  // Adds a volume `name` of `bytes` (0: all of the namespace), on `shard`. Errors: the drive has
+  // other settings for an earlier volume, or an earlier volume uses the same namespace.
   Result<void> add(const std::string& name, const NvmeSettings& settings, uint64_t bytes,
                    uint32_t shard);
   // Plans the resources of all drives.
   void plan(ServicePlan& plan) const;
-  // Reports problems of the drives that can be opened. It starts each drive to check it, then stops
-  // it.
+  // Starts each drive that can be opened, checks it, and stops it. Adds each problem to `problems`.
   void preflight(std::vector<Error>* problems) const;
 
   Result<void> create(ServiceContext& context);
   // Adds each queue to the loop of its shard.
   Result<void> add_sources(ServiceContext& context);
-  // The shard that the volume added as `name` lives on. Requires: the drives were created.
+  // Returns the shard that serves the volume `name`. Requires: the drives were created.
   uint32_t shard_of(const std::string& name);
-  // Makes the store of the volume added as `name`. Requires: the drives were created.
+  // Makes the store of the volume `name`. Requires: the drives were created.
   std::unique_ptr<VolumeStore> make_store(const std::string& name);
 
   // Starts the drives' queues on `shard`. Threads: that shard.

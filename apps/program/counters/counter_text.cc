@@ -40,7 +40,7 @@ std::string counter_text(const SeenCounter& counter, bool with_unit) {
   if (const auto words = counter.read_words()) return *words;
   if (counter.is(CounterKind::kGauge) && counter.read() == kNoValue) return "-";
   if (counter.is_number()) {
-    // "registrations 7" needs no unit.
+    // If the name contains the unit, the text omits the unit: "registrations 7".
     const bool is_named = counter.name.find(counter.unit) != std::string_view::npos;
     return value_text(counter.read(), counter.unit, with_unit && !is_named);
   }

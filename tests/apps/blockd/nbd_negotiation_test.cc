@@ -1,5 +1,5 @@
-// The handshake of NBD: every answer, every refusal, and random conversations, cut anywhere,
-// compared with the slow reference.
+// Tests of the NBD handshake: every reply and every error. Random conversations, split at random
+// bytes, must give the same output as the slow reference.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -60,7 +60,7 @@ struct ManyExports {
 }  // namespace
 
 TEST_GROUP(NbdNegotiation){
-    // Returns the outcome of `input`, fed as a whole. Error texts are cut out of the output.
+    // Feeds `input` in one piece. Returns the outcome, with error texts removed from its output.
     static Outcome converse(std::string_view input, std::span<const ExportInfo> exports = kExports){
         Negotiation negotiation(exports);
 Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
@@ -74,8 +74,8 @@ static void expect_output(const std::string& output, const Outcome& outcome) {
   MEMCMP_EQUAL(output.data(), outcome.output.data(), output.size());
 }
 
-// Checks that `options`, after the greeting and the client's flags, are answered by `replies`, and
-// that a LIST is served afterwards.
+// Sends the client's flags, then `options`, then a LIST. Checks that the server answers `options`
+// with `replies`, and then answers the LIST.
 static void expect_goes_on(const std::string& options, const std::string& replies) {
   const std::string input = kHello + options + option(3, "");
   const Outcome outcome = converse(input);
@@ -86,7 +86,7 @@ static void expect_goes_on(const std::string& options, const std::string& replie
   LONGS_EQUAL(input.size(), outcome.taken_bytes);
 }
 
-// Checks that `input` ends the connection without an answer, for this reason.
+// Checks that the server sends no answer to `input`, and disconnects for `reason`.
 static void expect_disconnect(const std::string& input, const char* reason) {
   Negotiation negotiation(kExports);
   const Outcome outcome = Driver(negotiation, input, Feeding::kWhole, 1).converse();
@@ -283,7 +283,7 @@ TEST(NbdNegotiation, TheAllocationContextIsListedAndSet) {
   const std::string too_long = option(10, std::string(8193, 'x'));
   CHECK_FALSE(converse(ready + set + too_long + option(7, info_data("ram0"))).block_status);
   for (const uint32_t type : {9U, 10U}) {
-    expect_goes_on(option(type, data("ram0", {})), reply(type, kInvalid, ""));  // not structured
+    expect_goes_on(option(type, data("ram0", {})), reply(type, kInvalid, ""));  // without option 8
     expect_goes_on(option(type, ""), reply(type, kInvalid, ""));
     CHECK(without_error_texts(converse(ready + option(type, data("x", {}))).output) ==
           head + reply(type, kUnknown, ""));
@@ -331,7 +331,8 @@ TEST(NbdNegotiation, UnknownNamesAreUnknown) {
 }
 
 TEST(NbdNegotiation, DataOf8KiBIsLookedAtAndNoMore) {
-  // The name "ram0" and this many information requests; only the last one is known.
+  // Returns the data of an INFO for "ram0" with this many information requests. The server knows
+  // only the type of the last request.
   const auto stretched = [](size_t requests) {
     std::string data = be(4, 4) + "ram0" + be(requests, 2);
     while (requests-- > 1) data += be(99, 2);
@@ -415,8 +416,8 @@ class RandomClient {
     return data;
   }
 
-  // The start of a client that will ask for extents. Sometimes GO names another export than
-  // SET_META_CONTEXT.
+  // Returns the options that a client sends before it uses BLOCK_STATUS. Sometimes GO names another
+  // export than SET_META_CONTEXT.
   std::string some_start(std::span<const ExportInfo> exports) {
     const std::string name(exports[below(exports.size())].name);
     const std::string_view other = below(4) == 0 ? exports[below(exports.size())].name : name;

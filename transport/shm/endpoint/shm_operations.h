@@ -1,13 +1,13 @@
 // Puts, gets and atomics between members.
 //
-// If this process has the target's memory mapped, with the right that the operation takes, it does
-// the operation itself: a copy, or an atomic instruction. It reads and writes other memory of the
-// target by single copy, if this machine has that. The target does the rest, when it polls: the
-// initiator writes a record into its own eager region and posts the record's offset; the target
-// writes the result, and the data of a get, into that same record. So an answer takes no space in
-// any queue; it can neither be refused nor wait.
+// If this process maps the target's memory with the rights that the operation needs, it does the
+// operation itself: a copy, or an atomic instruction. For puts and gets in other memory of the
+// target, it uses single copy (transport/single_copy), if the machine supports that. The target
+// does all other operations when it polls. For these, the initiator writes a record into its own
+// eager region and posts the record's offset. The target writes the result, and the data of a get,
+// into the same record. So an answer needs no space in a queue, and never waits for space.
 //
-// The target does so only in memory that it has exposed to this very peer.
+// The target does an operation only in memory that it has exposed to the initiator.
 #pragma once
 
 #include <atomic>
@@ -59,15 +59,15 @@ struct Operation {
   EagerRegion::Piece piece;  // of the posted record; none: the record waits to be posted
 };
 
-// Memory that this member lets one peer read and write. The description that travels has the
-// entry's index and use count, so a stale description matches nothing.
+// Memory that this member lets one peer read and write. The peer gets a RemoteMemory with the
+// entry's index and use count, so a RemoteMemory of an earlier use matches no entry.
 struct Exposure {
   uint64_t address = 0;
   uint64_t bytes = 0;
   uint64_t generation = 0;     // of the peer: a later process with its number has no access
   uint32_t peer = UINT32_MAX;  // UINT32_MAX: not in use
   uint32_t use = 0;            // how often this entry was used
-  bool has_key = false;        // of single copy, withdrawn with the exposure
+  bool has_key = false;        // single copy has a key for it, which withdraw() revokes
 
   bool has(uint64_t first, uint64_t count) const noexcept {
     return first >= address && first - address <= bytes && count <= bytes - (first - address);
@@ -75,12 +75,13 @@ struct Exposure {
 };
 
 inline constexpr uint32_t kOperationCountMax = 16;
-inline constexpr uint32_t kOperationReserveCount = 4;  // for peers that have none (PeerShare)
-// A record has space for at least this much data, however small the eager region.
+inline constexpr uint32_t kOperationReserveCount = 4;  // for peers with no pending operation
+// Even the smallest eager region has space for a record with this much data.
 inline constexpr uint64_t kOperationBytesMin = kCacheLineBytes;
 inline constexpr uint32_t kExposureCountMax = 32;
 
-// RemoteMemory::kind of this provider: whether the memory is the pool's, and which exposure.
+// Returns this provider's RemoteMemory::kind: bit 0 tells whether the memory lies in the pool, and
+// the other bits identify the exposure.
 constexpr uint64_t pack_exposure(bool is_pool, uint32_t index, uint32_t use) noexcept {
   return uint64_t{use} << 32 | uint64_t{index} << 1 | (is_pool ? 1 : 0);
 }

@@ -1,14 +1,14 @@
-// Puts a member of a joined process into another loop.
+// Lets an event loop poll a member of a joined process.
 //
 // MemberSource is for an EventLoop: the loop polls the member, and sleeps in its own sleeper as
-// always. MemberDescriptor is for any other loop: a descriptor for epoll, poll, libuv or GLib to
-// wait on, and a call before the wait (arm) that tells whether the loop may wait.
+// always. MemberDescriptor is for any other loop. Its descriptor works with epoll, poll, libuv and
+// GLib. Before each wait the loop calls arm(), which returns whether the loop may wait.
 //
 // Both use a thread of this process, which waits on the member's bell (bell_watch.h) and rings an
-// eventfd that no other process has. So senders do what they always do: a load while the member is
-// awake, a futex(2) when it sleeps. They need no descriptor of each receiver, and a receiver that
-// dies leaves no descriptor behind. The owner's death rings nothing, so the thread checks for it
-// while the member sleeps.
+// eventfd that no other process has. So senders work as for every member: they load the bell while
+// the member is awake, and call futex(2) when it sleeps. Senders need no descriptor for each
+// receiver, and a receiver that dies leaves no descriptor behind. When the pool's owner dies,
+// nobody rings the bell, so the thread checks for the owner's death while the member sleeps.
 #pragma once
 
 #include "platform/file.h"
@@ -34,10 +34,11 @@ class MemberSource final : public PollSource {
   MemberSource& operator=(const MemberSource&) = delete;
   ~MemberSource() override { stop(); }
 
-  // From now on the thread rings `doorbell`, which outlasts stop(), when a message for the
-  // announced-asleep member arrives. Next the caller calls loop.add_source(source, budget); nobody
-  // else polls the member. Takes a thread, with its stack. Threads: before the loop runs. Requires:
-  // called once. Errors: BellWatch::start's.
+  // Starts a thread, with its own stack. While the member is announced asleep, the thread rings
+  // `doorbell` when a message for the member arrives or the pool's owner dies. Afterwards the
+  // caller calls loop.add_source(source, budget), and only that loop polls the member. Threads:
+  // before the loop runs. Requires: `doorbell` outlives stop(); called once. Errors:
+  // BellWatch::start's.
   Result<void> start(Doorbell& doorbell);
   // Ends the thread. Threads: not while the loop runs.
   void stop() noexcept { watch_.stop(); }
@@ -52,35 +53,37 @@ class MemberSource final : public PollSource {
   BellWatch watch_;
 };
 
-// Threads: the polling ones.
+// Threads: the threads that poll the member.
 class MemberDescriptor {
  public:
   explicit MemberDescriptor(const MemberParts& parts) noexcept : source_(parts) {}
   MemberDescriptor(const MemberDescriptor&) = delete;
   MemberDescriptor& operator=(const MemberDescriptor&) = delete;
 
-  // Takes a thread, with its stack. Requires: called once, before all else.
+  // Starts a thread, with its own stack. Requires: called once, before all other functions.
   // Errors (kSystem): no descriptor, or MemberSource::start's.
   Result<void> create();
 
-  // Readable when something has arrived since arm() returned true; while somebody waits for space
-  // (Messenger::notify_room), also when it is time to look. Only to wait on; disarm() resets it.
+  // Becomes readable when something arrives after arm() returned true. While a caller waits for
+  // space (Messenger::notify_room), it also becomes readable when the next poll is due. Loops only
+  // wait on it, and never read it; disarm() resets it.
   // Ownership: this object's.
   int fd() const noexcept { return either_.number(); }
 
-  // Prepares to wait: looks once more, and runs handlers and completions as a poll does. Returns
-  // false if there was something: poll on, and try again. True: fd() becomes readable with the next
-  // arrival, or when the owner of the pool is gone. Cost: a membarrier; therefore callers poll for
-  // a while first.
+  // Prepares to wait: polls the member once more, which runs handlers and completions. Returns
+  // false if that poll found work: the caller polls on, and calls arm() again later. Returns true
+  // if the caller may wait: fd() becomes readable with the next arrival, or when the owner dies.
+  // Cost: a membarrier, so callers poll for a while before they call it.
   bool arm() noexcept;
-  // Awake again: senders make no system call. Does nothing if it is not armed.
+  // Announces the member awake again, so senders make no system call. Does nothing if not armed.
   void disarm() noexcept;
   bool is_armed() const noexcept { return is_armed_; }
 
  private:
   static constexpr uint32_t kLookBudget = 64;
 
-  // Makes the timer expire once, `after_ns` from now; 0: not at all. Fails at once, or never.
+  // Makes the timer expire once, `after_ns` from now; 0 stops the timer. Returns false if the
+  // system forbids the call. If the first call succeeds, all later calls succeed, too.
   bool try_timer(uint64_t after_ns) noexcept;
   void set_timer(uint64_t after_ns) noexcept;
 

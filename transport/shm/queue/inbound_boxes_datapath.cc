@@ -5,8 +5,8 @@
 namespace bedplate {
 namespace {
 
-// A box is idle after this many messages from others without one through it, as a multiple of the
-// threshold at which a pair gets a box.
+// A box is idle if this member has received kIdleThresholds * send_threshold messages since the
+// last message through that box. A pair gets a box after send_threshold messages.
 constexpr uint64_t kIdleThresholds = 64;
 
 }  // namespace
@@ -24,7 +24,7 @@ void InboundBoxes::create(const ShmPlace& place, ShmDispatch& dispatch,
 void InboundBoxes::grant(ShmEndpoint& to) noexcept {
   BP_DCHECK_SLOW(is_valid());
   IncomingPeer& incoming = to.incoming();
-  incoming.heard_count = 0;          // on failure the next try comes after as many messages
+  incoming.heard_count = 0;          // a failed grant is tried again after send_threshold messages
   if (incoming.has_our_box) return;  // the sender has not begun to use it yet
   const uint32_t limit = place_->shape().box_count_max;
   const uint32_t box = count_ < limit ? take_free_box(to.peer()) : OutgoingWay::kNoBox;
@@ -82,7 +82,7 @@ const char* InboundBoxes::hear(ShmEndpoint& from, ShmControl what, uint32_t box,
     case ShmControl::kBoxGranted: return accept(from, box);
     case ShmControl::kBoxWanted: give_back(from, box); return nullptr;
     case ShmControl::kBoxClosed:
-      // This message must come through the FIFO: a box is not closed while it is being read.
+      // This message must come through the FIFO: close() must not remove a box during its poll().
       return came_by_box ? "the end of a box inside a box" : close(from, box);
     default: return "a control message of an unknown kind";
   }
@@ -126,8 +126,8 @@ void InboundBoxes::drain(uint32_t member) noexcept {
   for (uint32_t i = 0; i < count_; ++i) {
     if (boxes_[i].sender() != member) continue;
     boxes_[i].drain(*dispatch_);
-    // If the dead member may still write to its box, the box stays the pair's until the number is
-    // free.
+    // If the dead member may still write to the box, the pair keeps the box until the member's
+    // number is free.
     if (place_->segment().writes_no_more(member)) set_free(boxes_[i].index());
     drop(i--);
   }

@@ -1,5 +1,5 @@
-// The appliance's device in a process that joined, with and without the owner's grant.
-// tests/system/messages_test.py and tests/guest/verbs_test.py test it with the owner's side.
+// A joined process opens the appliance's RDMA device, with and without the owner's grant.
+// tests/system/messages_test.py and tests/guest/verbs_test.py test this together with the owner.
 #include "transport/verbs/joined/joined_verbs.h"
 
 #include <cstring>
@@ -44,7 +44,7 @@ TEST(VerbsJoined, AnApplianceWithoutADeviceHasNoneToGive) {
   STRCMP_EQUAL("see the owner's log for why, or do without", error.cure);
 }
 
-// The process opens no other device that it finds.
+// If the machine has only other devices, the process opens none of them.
 TEST(VerbsJoined, TheOwnersDeviceIsOpenedOrNone) {
   const bool is_there = has_verbs_device();
   terms = {"mlx5_7", 3};
