@@ -65,5 +65,5 @@ def echoes(box, step):
             expect_in("97.8 KiB", stats.stdout, "the counter of bytes: 100101")
         process.send_signal(signal.SIGTERM)
         if step == 6:
-            expect(client.recv(1), b"", "what a client hears at the end")
+            expect(client.recv(1), b"", "the client's connection is closed at the end")
     expect(process.wait(BOUND_SECONDS), 0, "the exit code")
