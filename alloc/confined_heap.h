@@ -15,7 +15,7 @@ namespace bedplate {
 
 // mimalloc takes memory in segments of this size, at least one for each thread that allocates.
 inline constexpr uint64_t kHeapGranularityBytes = 4 * kMiB;
-// A smaller heap is useless: the first thread takes one segment at once.
+// A heap of one segment is useless: the first thread takes that segment at its first allocation.
 inline constexpr uint64_t kHeapBytesMin = 2 * kHeapGranularityBytes;
 
 // Creates the heap, unless the first malloc has done so: in segment 0, or in ordinary memory if
@@ -31,17 +31,19 @@ bool add_heap_memory(std::span<std::byte> memory) noexcept;
 // this owner keeps working. Each thread that uses it takes at least kHeapGranularityBytes of it.
 // Requires and returns the same as add_heap_memory; once for each owner.
 bool add_heap_reserve(std::span<std::byte> memory, HeapOwner owner) noexcept;
-// The runtime's own reserve. The heaps of owners are made in it, too (enter_heap_owner).
+// The size of the runtime's own reserve. enter_heap_owner makes the heaps of owners in this
+// reserve, too.
 inline constexpr uint64_t kHeapReserveBytes = 2 * kHeapGranularityBytes;
 
-// From now on nothing new comes from segment 0; its blocks stay valid. Called once the heap segment
-// exists, so that the data of the appliance lies on hugepages.
+// Ends the use of segment 0 for new memory; its blocks stay valid. Boot calls it when the heap
+// segment exists, so that the data of the appliance lies on hugepages.
 void retire_boot_heap() noexcept;
 
-// The calling thread cuts no new pages from its part of segment 0 from now on. For processes whose
-// segment 0 no other process can read. Pages in use stay with their present owner: a thread that
-// must not use these pages enters another owner (heap_owner.h). Cost: at least
-// kHeapGranularityBytes more of the new heap.
+// From now on the calling thread takes no new pages from its mimalloc segments in segment 0. A
+// process needs this if it lends heap memory to processes that cannot read its segment 0. Pages in
+// use stay with their present owner, which may still allocate from them. A thread that must not do
+// so enters another owner (heap_owner.h). Cost: at least kHeapGranularityBytes more of the new
+// heap.
 void leave_boot_heap() noexcept;
 
 struct HeapArenaUse {
@@ -54,9 +56,9 @@ struct HeapArenaUse {
 uint32_t heap_arena_count() noexcept;
 HeapArenaUse heap_arena_use(uint32_t index) noexcept;
 
-// Whether this arena serves all owners: not segment 0 after boot, and not a reserve.
+// Whether this arena serves all owners. A reserve does not, nor does segment 0 after boot.
 bool heap_arena_is_open(uint32_t index) noexcept;
-// Whether unit number `unit` of the arena, of kHeapGranularityBytes, is in use.
+// Whether the arena's unit number `unit` is in use. A unit has kHeapGranularityBytes.
 bool heap_unit_is_used(uint32_t index, uint64_t unit) noexcept;
 
 // For a forked child with a copy of the heap: resets the count of threads that read mimalloc's list
@@ -69,8 +71,8 @@ uint64_t heap_block_bytes_max() noexcept;
 // The free bytes of the arenas that serve all owners, in units of kHeapGranularityBytes.
 uint64_t heap_free_bytes() noexcept;
 
-// The size class of the page of blocks that a pointer lies in, and the pointer's offset in its
-// block, used or free. bytes = 0: unknown. For messages: a snapshot.
+// The size of the blocks in the page that a pointer lies in, and the pointer's offset in its block.
+// The block may be used or free. bytes = 0: unknown. A snapshot, for messages only.
 struct HeapSizeClass {
   size_t bytes = 0;
   size_t offset_bytes = 0;

@@ -1,9 +1,9 @@
-// Registration: the table region x device that makes every pool pointer usable by every device.
+// Registration: a table for each device, with the device's key for each region of the pool.
 //
-// A device registers the whole pool once, before the seal. From then on the key of any pointer is
-// arithmetic: find the region, and check the range. No lookup structure can miss, and no cache can
-// go stale. Memory outside the pool has no key (kNoKey). Registrations are counted, and after the
-// seal the count must not move.
+// A device registers all segments for devices once, before the seal. After that, key() computes a
+// pointer's region from its address, checks the range, and returns the region's key. There is no
+// cache that could miss or go stale. Memory outside these segments has no key (kNoKey).
+// Registrations are counted, and after the seal the count must not change.
 //
 // A new kind of device implements Device; nothing here changes. It states its limits as numbers
 // (DeviceKind); the code here cuts the pool into regions accordingly, or refuses the device.
@@ -22,8 +22,8 @@
 namespace bedplate {
 
 // The key that a device needs beside an address. 64 bits hold every kind of key: io_uring's buffer
-// index, the lkey of a verbs region with its rkey above it, an offset that a bus or a GPU adds to
-// an address.
+// index, the lkey of a verbs region with the region's number in the upper half, an offset that a
+// bus or a GPU adds to an address.
 using Key = uint64_t;
 inline constexpr Key kNoKey = ~Key{0};
 
@@ -36,14 +36,14 @@ struct Region {
 
 struct KeyedRange {
   Key key = kNoKey;
-  uint64_t bytes = 0;  // how many of the bytes asked for this key covers; the rest lies in the
+  uint64_t bytes = 0;  // the key covers this many of the requested bytes; the rest lies in the
                        // next region and has a key of its own
 };
 
 // Facts about a device that are known before anything is registered with it.
 struct DeviceKind {
   const char* name = "";
-  const char* instead = "";  // how to do without the device: ends a cure; or empty
+  const char* instead = "";  // the end of an error's cure: how to do without the device; or empty
   bool holds_pages = false;  // registered pages cannot move (a long-term pin)
   // Whether it also registers segments that are mapped read-only here, as in a process that joined
   // a pool. If not, pointers into them have no key.
@@ -73,22 +73,23 @@ struct SegmentSize {
   uint64_t bytes = 0;
 };
 
-// Checks that a device of `kind` takes segments of these sizes. Errors (kSystem): the sum (how many
-// regions of each size, from which owners) and the device's limits.
+// Checks that a device of `kind` takes segments of these sizes. Errors (kSystem): it does not. The
+// error tells the number and size of the regions, each owner's share, and the device's limit.
 Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segments) noexcept;
 // The same for those segments of a plan that devices register.
 Result<void> check_fit(const DeviceKind& kind, const PoolPlan& plan);
 
 // The keys of one device for the whole pool.
 //
-// The table has an entry for each granule: 1 GiB of addresses, at which every segment begins, or a
-// smaller power of two for a device whose regions are smaller. A region is as long as the device
-// allows, and a whole number of granules, except at the end of its segment; all its granules have
-// its key and its end.
+// The table has an entry for each granule of the pool's addresses. A granule has 1 GiB, since each
+// segment begins at a multiple of 1 GiB; if the device's regions are smaller, it has a smaller
+// power of two. A region is as long as the device allows, in whole granules; only the last region
+// of a segment may end within a granule. Each granule's entry has the key and the end of its
+// region.
 //
-// Invariants, which is_valid() looks at, when the table is made and before it is destroyed: 1.
-// exactly the granules of a region have its key and its end. 2. No region has kNoKey. 3. Without a
-// device there is no key.
+// Invariants, which is_valid() looks at, when the table is made and before it is destroyed: 1. The
+// granules of a region, and no others, have its key and its end. 2. No region has kNoKey. 3.
+// Without a device there is no key.
 class KeyTable {
  public:
   KeyTable() noexcept = default;
@@ -96,7 +97,8 @@ class KeyTable {
   KeyTable& operator=(const KeyTable&) = delete;
   ~KeyTable() { destroy(); }
 
-  // Registers every segment of `pool` with `device`, which outlives the table or its destroy().
+  // Registers every segment of `pool` that `device` takes: those for devices, and of these the
+  // read-only ones only with takes_read_only. `device` lives until destroy().
   // Requires: the pool is reserved, not sealed; called once. Errors: check_fit's, then the
   // device's; the table then has no keys. If the device holds its pages, the pool's pages cannot be
   // moved any more.

@@ -45,15 +45,15 @@ struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
   Counter connections_peak;  // the most open at once
   Counter connections_total;
   Counter connections_refused;      // over max_connections
-  Counter connections_turned_away;  // blockd accepts no clients, or drains
+  Counter connections_turned_away;  // blockd accepts no clients, drains, or fails to open one
   Counter handshake_timeouts;
   Counter protocol_errors;     // connections closed because the client broke the protocol
   Counter broken_connections;  // the socket failed, or the client left during a request or the
                                // handshake
   Counter requests_peak;       // the most in flight at once on one connection
-  Counter requests_refused;    // answered with an error
-  // From the request's header to the hand-over of its answer to the socket; the receive of a
-  // write's payload is included.
+  Counter requests_refused;    // check() refused them; an error of the store counts elsewhere
+  // The time from the receipt of a request's header until its answer is handed to the socket. For a
+  // write it includes the receipt of the payload.
   Histogram read_ns;
   Histogram write_ns;
   Histogram flush_ns;

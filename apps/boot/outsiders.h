@@ -1,12 +1,12 @@
-// Outsiders: processes that are not trusted, or that run as another user than the appliance
-// ([appliance] user, else the one that starts it) and root. Writable memory in their hands must not
-// be able to harm this process.
+// Outsiders: a process is an outsider if it is not trusted, or if it runs neither as root nor as
+// the appliance's user ([appliance] user, or else the user that starts the appliance). An outsider
+// must not be able to harm this process through memory that it may write.
 //
 // A process that may write a segment's file can punch holes into it. A hole in 4 KiB pages reads as
-// zeros, and is filled on the next touch. A hole in hugepages ends the process that touches it if
-// no hugepage is free, and a device goes on using the old page. So memory that outsiders may write
-// uses 4 KiB pages, and no device of this process uses it. (Processes of the same user can write
-// all memory of this process anyway, by ptrace.)
+// zeros, and is filled on the next touch. If this process touches a hole in hugepages and no
+// hugepage is free, the kernel ends this process. A device goes on using the old page. So memory
+// that outsiders may write uses 4 KiB pages, and no device of this process uses it. (Processes of
+// the same user can write all memory of this process anyway, by ptrace.)
 #pragma once
 
 #include <vector>
@@ -16,11 +16,11 @@
 
 namespace bedplate {
 
-// A user that does not exist counts as another one.
+// A process whose user does not exist is an outsider.
 bool is_outsider(const Configuration& configuration, const ProcessSettings& process) noexcept;
 
-// Whether processes of this kind may write the segment: it is a FIFO of their group, one of the
-// process's own segments, or named by `write`.
+// Whether the process may write the segment. It may write its own heap and the segments that its
+// `write` names; a trusted process also its group's FIFOs, any other its own exchange segment.
 bool may_write(const Configuration& configuration, const ProcessSettings& process,
                const OwnerName& segment) noexcept;
 

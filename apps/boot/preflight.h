@@ -1,7 +1,7 @@
 // Preflight: everything that this machine lacks for a configuration, in one report.
 //
-// It looks before anything is taken, and does not stop at the first finding, so that an
-// administrator can mend everything at once. Each finding carries the command that cures it.
+// It runs before boot takes any resource. It does not stop at the first finding, so that an
+// administrator can mend everything at once. Each finding says what cures it.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@
 
 namespace bedplate {
 
-// How many hugepages of one size a plan takes from one node, or (kAnyNode) from anywhere; on a
-// machine with one node all needs are kAnyNode.
+// The number of hugepages of one size that a plan takes from one node, or from any node (kAnyNode).
+// On a machine with one node, `node` is always kAnyNode.
 struct HugepageNeed {
   PageSize page = PageSize::k2MiB;
   int node = kAnyNode;
@@ -25,25 +25,27 @@ struct HugepageNeed {
 // Leaves out nodes that do not exist: check_nodes reports those.
 std::vector<HugepageNeed> hugepage_needs(const AppliancePlan& plan);
 
-// How many more pages must be free. Errors: the kernel would have no memory left if it gave them;
-// it hands out hugepages until then, and hangs for good.
+// The number of free hugepages that the plan lacks. Errors: so many hugepages would take the
+// kernel's own memory. The kernel does not refuse to reserve them, and then hangs for good.
 Result<uint64_t> missing_hugepages(const HugepageNeed& need) noexcept;
 
-// Checks NUMA nodes, hugepages (on each node), the limits of control groups, of locked memory and
-// of descriptors, cores, users, PCI devices of services, how memory is accounted, and io_uring with
-// the memory that it takes. Raises this process's soft limits to its hard ones. `cgroup_root`: see
-// cgroup_limits(). Returns what is missing; empty: nothing.
+// Checks /proc and /sys, NUMA nodes, hugepages (on each node), free memory, the limits of control
+// groups, of address space, of locked memory, of file sizes and of descriptors, cores, users, PCI
+// devices, the services' own needs, and the overcommit policy. If the configuration uses io_uring,
+// checks that it works here and can register the pool. Raises this process's soft limits to its
+// hard ones. `cgroup_root`: see cgroup_limits(). Returns an error for each thing that is missing.
 std::vector<Error> preflight(const Configuration& configuration, const AppliancePlan& plan,
                              const std::string& cgroup_root = "");
 
-// Checks that a page that an outsider gave back (outsiders.h) can be allocated again: with strict
-// accounting another process may have taken that memory, and the next touch ends this process.
+// Checks that the kernel does not account memory strictly if there is an outsider (outsiders.h). An
+// outsider can free a page of shared memory. With strict accounting another process may then take
+// that memory, and the kernel ends this process when it touches the page.
 // `file` is the kernel's setting.
 Result<void> check_overcommit(const Configuration& configuration,
                               const char* file = "/proc/sys/vm/overcommit_memory") noexcept;
 
-// Checks that malloc hands out the memory that the configuration expects. Errors (kConfiguration):
-// it does not.
+// Checks that malloc takes memory from where [alloc] expect says: the pool, or ordinary memory.
+// Errors (kConfiguration): it does not.
 Result<void> check_heap_expectation(HeapExpectation expected,
                                     const InterceptionDecision& decision) noexcept;
 

@@ -1,35 +1,38 @@
 // A stream of the relay on its shard: it judges the packets of one or two legs, puts them in order
 // and hands them to the outputs.
 //
-//     a datagram comes:        received()  notes it, in its buffer, in arrivals_; no more
+//     a datagram comes:        received() keeps its buffer and adds it to arrivals_; no more
 //     the loop polls: work()
-//       for each arrival:      an FEC packet: FecReceiver::add_fec, which may bring back a lost one
-//         judge()              look_at(): RTP or UDP, whole packets? else its drop is counted
-//                              admit(): of the stream's sender? else foreign, or it waits
-//         take()               counts it; without RTP: on to hand_on()
-//         insert()             LegMerge::insert: held until the packets before it are there
+//       for each arrival:      an FEC packet: FecReceiver::add_fec, which may recover a lost packet
+//         judge()              look_at() checks the format; a malformed one is dropped and counted
+//                              admit() checks the sender; another sender's packet is foreign, or
+//                              waits
+//         take()               counts it; a packet without RTP goes straight to hand_on()
+//         insert()             LegMerge::insert holds it until the packets before it have come
 //       LegMerge::expire       gives up missing packets whose time is over
 //         deliver()            the next packet in order, from insert or expire
-//         hand_on()            TsInspector::inspect looks at it, Pacer::due_ns says when it leaves
-//         pass_on()            add_rtp() before it if it had none; PacketRing::push;
+//         hand_on()            TsInspector::inspect looks at it; Pacer::due_ns says when it leaves;
+//                              add_rtp(), if it has no RTP header and the outputs need one
+//         pass_on()            PacketRing::push;
 //                              FecSender::add, which pushes FEC packets by send_fec()
-//       PacketRing::pump       the outputs send what is due; the last one lets the buffer go
+//       PacketRing::pump       sends due packets to the outputs; the last output frees the buffer
 //       tell()                 copies the counts of all parts into the counters
 //
-// If the leg's sender has sent a packet, its RTP number has come, even if the packet is dropped:
-// nothing waits for it, and it is not lost. RTP without payload goes on to outputs that get RTP.
+// If a packet of the leg's sender is dropped for its content, its RTP number still counts as
+// received: no packet waits for that number, and it is not lost. RTP without payload goes on to
+// outputs that get RTP.
 //
 // A packet stays in the buffer that it was received in until the last output has taken it;
-// docs/tsrelay.md has the picture. The sockets' callbacks only note arrivals. When the loop polls,
-// it works on all of them together, in kept buffers, so that any kind of socket may send them by
-// reference.
+// docs/tsrelay.md has the picture. The sockets' callbacks only record arrivals and keep their
+// buffers. work() then processes all arrivals together. Because the buffers are kept, any kind of
+// socket may send them by reference.
 //
-// Threads: the shard's, but for create() and is_drained().
+// Threads: the shard's, unless a function says otherwise.
 //
-// Invariants, which is_valid() checks: 1. There are no more arrivals than packets. 2. Ring, merge,
-// pace and sums are valid; all arrivals, packets held by the merge and packets in the ring are in
-// the table, each in one place. 3. Each packet handed on has whole packets of the transport stream.
-// (hand_on) 4. Time does not go back. (work)
+// Invariants. is_valid() checks: 1. There are no more arrivals than packets. 2. Ring, merge, table,
+// pacer, inspector and FEC are valid; the table has all arrivals, packets in the merge, packets in
+// the ring, and the waiting packet, each in one place. hand_on() checks: 3. Each packet handed on
+// has whole packets of the transport stream. work() checks: 4. Time does not go back.
 #pragma once
 
 #include <atomic>
@@ -63,12 +66,13 @@ struct StreamOptions {
   uint32_t window_packets = 1;
   uint64_t silence_ns = 0;     // the silence of a sender after which another one may take its leg
   uint64_t pace_delay_ns = 0;  // 0: packets leave as they come
-  bool adds_rtp = false;       // to packets without it: the legs' buffers have kRtpHeadroomBytes
+  // Adds an RTP header to packets without one, in kRtpHeadroomBytes of the legs' buffers.
+  bool adds_rtp = false;
   RtpAdder::Beginning rtp_beginning;
   uint32_t fec_columns = 0;  // of the FEC sent; 0: none
   uint32_t fec_rows = 0;
   bool has_fec_rows = false;
-  uint32_t packet_count = 0;  // in all buffers together
+  uint32_t packet_count = 0;  // one for each buffer, of the stream and of all its sockets
   uint32_t ring_places = 1;   // a power of two
   uint32_t tap_count = 0;
   PacketTrace trace;
@@ -91,7 +95,7 @@ class RelayStream final : public PollSource,
   // The ring. Outputs join it as taps, before packets come.
   PacketRing& ring() noexcept { return ring_; }
   const LegOptions& leg(uint32_t index) const noexcept { return options_.legs[index]; }
-  // The owners to open its legs' sockets with.
+  // The owner of each socket of a leg: its callbacks, for the opening of the socket.
   DatagramOwner media_owner(uint32_t leg) noexcept;
   DatagramOwner fec_owner(uint32_t leg, bool is_row) noexcept;
 
@@ -105,7 +109,7 @@ class RelayStream final : public PollSource,
   void look_for_missing(uint64_t now_ns) noexcept;
   // Sets whether a leg's group has an interface. Initially it has. Threads: any.
   void set_has_interface(uint32_t leg, bool has_interface) noexcept;
-  // Closes its legs, and hands on the packets that are left.
+  // Closes the sockets of its legs, and hands on the packets that it still holds.
   void drain() noexcept;
   // Whether the outputs have taken all its packets. Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
@@ -147,7 +151,7 @@ class RelayStream final : public PollSource,
     kYes,
     kForeign,
     kWaits,     // it may be the first of its sender after a restart
-    kBelieved,  // admitted, as is the packet that has waited
+    kBelieved,  // admitted, together with the packet that has waited
   };
 
   DatagramContent look_at(Packet& packet) const noexcept;

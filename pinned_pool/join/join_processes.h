@@ -1,16 +1,20 @@
 // The processes that have a part of the pool, from the hand-over until they are forgotten.
 //
-//   handed over -> ready: alive -> leaves, hangs up or ends: dead
-//               -> has ended and its pipe hung up: quiet -> forgotten, wiped: free
+//   event                                                    state of the part
+//   hand_over()                                              joining
+//   the process reports that it is ready                     alive
+//   it leaves, fails, is late, hangs up, or ends             dead
+//   it has ended, and its quiet pipe is shut                 quiet
+//   its part is wiped, and its connection is forgotten       free
 //
 // Three descriptors of a process are watched: its connection (for packets), a pidfd (for its end),
-// and the read end of its quiet pipe (which stays open while a forked child, or an io_uring that
-// outlasts the process, may still access the pool).
+// and the read end of its quiet pipe. A forked child, or an io_uring that outlasts the process,
+// keeps the write end open while it may still access the pool.
 //
-// Invariants, which is_valid() checks before and after each change of phase: 1. joining_count_
-// connections are in kHandedOver. 2. From kHandedOver on a connection has a part, whose state and
-// process match the connection; every part in use has a connection. 3. releases_ counts the parts
-// to be released; their processes have ended and their pipes are shut.
+// Invariants, which is_valid() checks before and after each change of phase: 1. joining_count_ is
+// the number of connections in kHandedOver. 2. From kHandedOver on a connection has a part, whose
+// state and process match the connection; every part in use has a connection. 3. releases_ counts
+// the parts to be released; their processes have ended and their pipes are shut.
 #pragma once
 
 #include <cstddef>
@@ -42,8 +46,9 @@ class JoinProcesses {
   JoinProcesses(const JoinProcesses&) = delete;
   JoinProcesses& operator=(const JoinProcesses&) = delete;
 
-  // Gives the process of a silent connection the part `instance`, with the write end of its quiet
-  // pipe. Requires: JoinRoster::find_place() has just found it; pidfd and pipe are watched.
+  // Gives the part `instance` and the write end of the quiet pipe to the process of a connection in
+  // kConnected. Requires: JoinRoster::find_place() has just found the part; pidfd and pipe are
+  // watched.
   void hand_over(JoinConnection& connection, uint32_t instance, const join::Request& request,
                  const Fd& quiet_pipe) noexcept;
 
@@ -51,7 +56,7 @@ class JoinProcesses {
   void read(JoinConnection& connection) noexcept;
   // Handles an event of a connection with a part.
   void handle(JoinConnection& connection, JoinConnections::Watched watched) noexcept;
-  // Ends processes that did not get ready in time.
+  // Declares processes dead that did not report in time that they are ready; does not kill them.
   void end_late_ones() noexcept;
   // Continues the release of parts of quiet processes.
   void release_parts() noexcept;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr AmId kWordsId = 1;
 constexpr AmId kLoanId = 2;
-constexpr AmId kExposedId = 3;  // RemoteMemory
+constexpr AmId kExposedId = 3;  // its payload is a RemoteMemory
 constexpr std::byte kUntouched{0x5a};
 
 }  // namespace
@@ -53,7 +53,8 @@ void Victim::receive(const Message& message) noexcept {
   if (message.id == kExposedId && message.payload.size() >= sizeof(RemoteMemory)) {
     RemoteMemory& remote = peers_[from].remote;
     std::memcpy(&remote, message.payload.data(), sizeof remote);
-    remote.kind &= ~uint64_t{1};  // not in the pool: only the target can access it
+    // Clears the mark of pool memory (is_pool_memory), so that only the target accesses it.
+    remote.kind &= ~uint64_t{1};
   }
   if (below(8) == 0) (void)message.from.am_send(kWordsId, std::span(scratch_).first(below(100)));
   if (!message.loan.is_there()) return;

@@ -21,9 +21,9 @@
 namespace bedplate::test {
 namespace {
 
-// The size of the pipe that is a child's standard error. All lines that the child logs without a
-// pause must fit: before Linux 6.4, if the child has no /proc to open the pipe again, each line
-// takes a page (standard_error.h).
+// The size of the pipe that is a child's standard error. It must hold all lines that the child logs
+// in one burst. Before Linux 6.4, each line takes a whole page of the pipe if the child has no
+// /proc to open the pipe again (standard_error.h).
 constexpr int kPipeBytes = 1 << 20;
 
 constexpr uint64_t kChildPatienceNs = 2 * kPatienceNs;  // the child itself may wait for kPatienceNs

@@ -1,4 +1,4 @@
-"""`bedplate plan --explain`: keys that could be smaller or should be larger, by a run's peaks."""
+"""`bedplate plan --explain` compares each key with the peak of a run, and proposes a new value."""
 
 import json
 import re
@@ -15,7 +15,7 @@ def explain(box, config, *options):
 
 
 def planned_bytes(box, config):
-    """The planned bytes without the heap, which gets the rest."""
+    """The bytes of all planned segments but the heap. The heap gets the rest of the pool."""
     return sum(segment["bytes"] for segment in box.plan(config)["segments"]
                if segment["owner"] != "heap")
 
@@ -23,7 +23,7 @@ def planned_bytes(box, config):
 @test()
 def a_key_that_is_too_large(box):
     """`explain` prints the key's peak, a smaller value, and the saved bytes. A plan with that value
-    confirms them."""
+    saves exactly these bytes."""
     configuration = box.configuration(max_connections=100)
     appliance = box.appliance(configuration)
     clients = [connect(box, appliance) for _ in range(8)]
@@ -51,7 +51,7 @@ def a_key_that_is_too_large(box):
 
 @test()
 def a_key_that_was_too_small(box):
-    """A refusal makes the proposed value larger. The file that a killed appliance left gives the
+    """A refusal makes the proposed value larger. The counters file of a killed appliance gives the
     same result."""
     appliance = box.appliance(box.configuration(max_connections=4))
     for _ in range(4):
@@ -79,8 +79,8 @@ def a_key_that_was_too_small(box):
 
 @test()
 def requests_of_one_connection(box):
-    """The peak is the largest number of requests at once. The next client's smaller number does not
-    count."""
+    """The peak is the largest number of requests at once. A later client with fewer requests does
+    not lower it."""
     configuration = box.configuration(requests_per_connection=64)
     configuration["pool"]["pages"] = "4 KiB"  # so that small savings are visible
     appliance = box.appliance(configuration)
@@ -95,7 +95,8 @@ def requests_of_one_connection(box):
 
 @test()
 def the_heap(box):
-    """The proposed pool leaves out heap that was never in use: an appliance boots with it."""
+    """The proposed size of the pool leaves out the heap bytes that were never in use. An appliance
+    boots with the proposed sizes."""
     configuration = box.configuration()
     configuration["pool"]["heap_min_bytes"] = "16 MiB"
     configuration["limit"] = [{"owner": "heap:blockd", "bytes": "64 MiB"}]
@@ -114,8 +115,8 @@ def the_heap(box):
 
 @test()
 def what_a_stream_needs(box):
-    """The window is measured by the packet that came the furthest ahead, the queue by the most
-    packets that waited."""
+    """The peak of window_packets is the longest span from a missing packet to one that came early.
+    The peak of queue_packets is the most packets that waited at once."""
     receiver, port = Receiver(box), free_ports(2)
     relay = start(box, [{"address": f"127.0.0.1:{port}"}], [output(receiver)])
     out = sender(box)

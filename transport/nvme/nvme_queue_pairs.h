@@ -1,5 +1,5 @@
-// All I/O queue pairs of a drive, as its control sees them: one wish for all, which the shards
-// follow (nvme_queue_pair_datapath.h).
+// All I/O queue pairs of a drive, for the drive's control. The control wants the same phase of all
+// pairs, and each shard carries that wish out for its own pair (nvme_queue_pair_datapath.h).
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// The memory of a queue pair: NvmeQueuePair::bytes_for(NvmeOptions::queue_entries), zeroed, page
-// aligned.
+// The memory and the counters of a queue pair. The memory is zeroed and page aligned, and has
+// NvmeQueuePair::bytes_for(NvmeOptions::queue_entries) bytes.
 struct NvmeQueuePlace {
   std::span<std::byte> memory;
   NvmeQueueCounters* counters = nullptr;
@@ -28,11 +28,11 @@ class NvmeQueuePairs {
   // Before the seal: it allocates.
   void create(std::span<const NvmeQueuePlace> places, NvmeQueuePair::Options options,
               volatile std::byte* registers);
-  // Drops all but the first `count` pairs. Requires: kEnded was wanted last.
+  // Drops all but the first `count` pairs. Requires: the last wish was kEnded.
   void keep_first(uint32_t count) noexcept;
 
   void want(Phase phase) noexcept;
-  // The phase that was wanted last.
+  // The phase of the last wish.
   Phase phase() const noexcept { return phase_; }
   // Whether all shards have carried out the last wish.
   bool have_followed() const noexcept;

@@ -1,5 +1,5 @@
-// The choice of a volume's shard: the one that it names, else one near its drive, else the one with
-// the fewest volumes.
+// The choice of a volume's shard. A volume gets the shard that it names. If it names none, it gets
+// the shard with the fewest volumes on its drive's node; if that node has no shard, of all shards.
 #include "apps/blockd/volume_shards.h"
 
 #include "CppUTest/TestHarness.h"

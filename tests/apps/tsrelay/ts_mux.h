@@ -117,7 +117,7 @@ class TsMux {
     }
     return all;
   }
-  // Sets the continuity counter of a PID, as another sender would.
+  // Sets the next continuity counter of a PID, as if another sender went on with it.
   void jump(uint16_t pid, uint8_t to) { next_[pid] = to & 0x0F; }
 
  private:

@@ -37,7 +37,8 @@ TEST(EventLoop, PollsItsSourcesInTheOrderInWhichTheyWereAdded) {
   CHECK_EQUAL(2, counters.iterations.read());
 }
 
-// Measures one of sixteen rounds with work, and in it only the sources that had work.
+// The loop measures every sixteenth round with work. In that round it measures only the sources
+// that had work.
 TEST(EventLoop, MeasuresEverySixteenthRoundWithWork) {
   make(kNsPerSecond);
   SourceCounters busy;
@@ -46,7 +47,8 @@ TEST(EventLoop, MeasuresEverySixteenthRoundWithWork) {
   loop.add_source(b, 1, "b", &idle);
   loop.add_source(c, 1);  // has no counters of its own
   a.on_poll = c.on_poll = [](Scripted& self) noexcept {
-    // Work in every other round, so that the loop's clock is fresh before each measured round.
+    // Every other round has no work. After such a round the loop reads its clock, so the time is
+    // fresh before each measured round.
     self.work = self.rounds++ % 2;
     const uint64_t until_ns = monotonic_ns() + 20 * kNsPerUs * self.work;
     while (monotonic_ns() < until_ns) cpu_relax();
@@ -103,14 +105,14 @@ TEST(EventLoop, TellsHowItSpentItsTime) {
   const uint64_t took_ns = monotonic_ns() - begin_ns;
   CHECK(counters.busy_ns.read() >= kPhaseNs);
   CHECK(counters.spin_ns.read() >= kPhaseNs);
-  // Only half of the sleep is required: it takes some time to fall asleep.
+  // The check requires only half of the sleep, because the thread needs time to fall asleep.
   CHECK(counters.busy_ns.read() + counters.spin_ns.read() + kPhaseNs / 2 <= took_ns);
   CHECK(slow.was_asleep);
   CHECK_EQUAL(0, counters.is_asleep.read());
 }
 
-// io_uring copies within the system call that waits, which is work and not sleep. So does this
-// sleeper.
+// io_uring also copies data in the system call in which it waits. The copying is work, not sleep.
+// This sleeper works in the same way: it uses the processor while the loop calls it asleep.
 TEST(EventLoop, WhatTheThreadWorksWhileItSleepsIsCounted) {
   struct Working final : Sleeper {
     explicit Working(EventLoop& the_loop) noexcept : its_loop(the_loop) {}
@@ -289,8 +291,8 @@ TEST(EventLoop, SpinsForItsSpinTimeBeforeItSleeps) {
   CHECK(watcher.slept_at_ns >= begin + kSpinNs);
 }
 
-// Each sleep ends at once. Counts the sleeps before which the loop spun: a period without a spin
-// has two polls of the sources, one of them under the announcement.
+// Each sleep ends at once. The test counts the idle periods with a spin. Without a spin the loop
+// polls its sources only twice before it sleeps: once, and once more after it announces the sleep.
 TEST(EventLoop, SpinsHalfAsOftenAfterEachSpinInVain) {
   struct Counter final : Sleeper {
     Counter(EventLoop& the_loop, EventLoopCounters& the_counters) noexcept
@@ -325,7 +327,7 @@ TEST(EventLoop, SleepsUntilTheNextTimerAndCallsItNotEarly) {
     void expired() noexcept {
       called_at_ns = monotonic_ns();
       if (its.sleeper.sleep_count > 0) return its.loop.stop();
-      wait_ns *= 2;  // the thread had no core before the deadline
+      wait_ns *= 2;  // it did not sleep: the thread got no core before the deadline
       arm();
     }
   } end{*this};

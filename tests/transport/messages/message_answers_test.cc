@@ -177,7 +177,7 @@ TEST(MessageAnswers, NoPeerWaitsForAnotherOnesQuestions) {
   ask("lend 500", kOther);
   LONGS_EQUAL(3, heard.size());
   LONGS_EQUAL(2, loans.size());
-  // One question of each peer waits. The answer to one leaves the other in the queue.
+  // Questions of both peers wait. An answer to one peer leaves the other's questions in the queue.
   ask("lend 400", kOther);
   give_back(1);
   poll();
@@ -228,7 +228,8 @@ TEST(MessageAnswers, AsManyLoansAreOutAsMayBeAndNoMore) {
   }
 }
 
-// Otherwise 64 peers that went away would use up all loans.
+// A loan that the endpoint refuses takes no slot. Otherwise 64 refused loans, such as to peers that
+// are gone, would use up all slots.
 TEST(MessageAnswers, ALoanThatIsNotTakenCountsAsNone) {
   for (uint32_t i = 0; i < MessageAnswers::kLoansMax + 1; ++i) ask("long");
   LONGS_EQUAL(0, library.lent_count());
@@ -248,7 +249,8 @@ TEST(MessageAnswers, WhatIsLentComesBackWithTheEndOfThePeer) {
   LONGS_EQUAL(0, library.lent_count());
 }
 
-// A loan that is never returned keeps its lender's slot occupied, even after the lender's death.
+// If the service kept a question's loan, the lender's place would stay occupied, even after the
+// lender's death.
 TEST(MessageAnswers, WhatIsLentWithAQuestionGoesBackAtOnce) {
   struct : Completion {
     uint32_t count = 0;

@@ -1,5 +1,5 @@
-// The verbs provider beyond the requirements for every provider (provider_conformance_test.cc):
-// credit, sleep, the three kinds of loans, and connections that break.
+// Tests of the verbs provider alone: credit, sleep, the three kinds of loans, and connections that
+// break. provider_conformance_test.cc tests the requirements for every provider.
 #include "transport/verbs/channel/verbs_provider.h"
 
 #include <cstring>
@@ -46,7 +46,8 @@ TEST(VerbsProvider, WhoDoesNotPollIsSentAWindowAndNoMore) {
     rig->a.messenger->poll(16);
   }
   LONGS_EQUAL(8, accepted);
-  // Once b polls, any number of messages arrives in order, although the other direction is silent.
+  // Once b polls, it returns credit, although it sends no messages. So all messages arrive, in
+  // order.
   while (accepted < 1000) {
     if (to_b().am_send(kData, view(std::to_string(accepted))) == SendStatus::kDone) ++accepted;
     rig->poll();
@@ -142,7 +143,7 @@ TEST(VerbsProvider, WakesWhoSleepsOnItsCompletions) {
   for (size_t i = 0; i < 20; ++i) {
     for (int k = 0; k < 100; ++k) rig->poll();
     const uint64_t begin_ns = monotonic_ns();
-    std::thread sender([&] {  // once b sleeps
+    std::thread sender([&] {  // sends after 20 ms, when b sleeps
       usleep(20'000);
       to_b().am_send(kData, view(std::to_string(i)));
       rig->a.messenger->poll(16);
@@ -161,7 +162,7 @@ TEST(VerbsProvider, WhatItPolledAwakeDoesNotWakeItLater) {
   if (!start()) BP_SKIP(kNoVerbs);
   ReceivedTexts at_b(*rig->b.messenger);
   uint32_t slept_count = 0;
-  for (size_t i = 0; i < 5; ++i) {  // the connector rings now and then
+  for (size_t i = 0; i < 5; ++i) {  // the connector may ring too, and end one of the sleeps
     rig->b.messenger->wait(0);
     CHECK(to_b().am_send(kData, {}) == SendStatus::kDone);
     CHECK(rig->poll_until([&] { return at_b.payloads.size() == i + 1; }));
@@ -199,7 +200,7 @@ TEST(VerbsProvider, ARefusedOperationHasNotHappenedAndTheConnectionComesBack) {
   std::memset(source.memory, 9, source.bytes);
   CHECK(start({.exported = target.span()}));
   const RemoteMemory exposed = to_a().expose(target.span()).take();
-  RemoteMemory beyond = exposed.part(0, exposed.bytes + 1);  // forged: it runs over the end
+  RemoteMemory beyond = exposed.part(0, exposed.bytes + 1);  // forged: one byte too long
   Counted before, refused, behind;
   CHECK(to_b().put(source.span().first(1000), exposed, &before) == SendStatus::kPending);
   CHECK(to_b().put(source.span().first(4000), beyond.part(beyond.bytes - 4000, 4000), &refused) ==
@@ -277,8 +278,8 @@ TEST(VerbsProvider, LoansOfABrokenConnectionComeBackAsUnknown) {
   CHECK(rig->poll_until([&] { return delivered.count == 1 && open.count == 1; }));
   CHECK(delivered.outcome == Outcome::kUnknown);
   CHECK(rig->connect());
-  // Neither through the bounce buffer nor through an export: the bytes may belong to another loan
-  // now.
+  // An old loan cannot be read, neither through the bounce buffer nor through an export. The bytes
+  // may belong to another loan now.
   for (const Loan& loan : at_b.loans) {
     CHECK(to_a().get(not_delivered.span(), loan.remote, &got) == SendStatus::kRefused);
   }
@@ -286,7 +287,7 @@ TEST(VerbsProvider, LoansOfABrokenConnectionComeBackAsUnknown) {
   CHECK(to_b().am_send(kData, view("after")) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return at_b.payloads.size() == 3; }));
   LONGS_EQUAL(1, delivered.count);
-  // A loan that the peer has not received is not delivered later.
+  // If the connection breaks before the peer receives a loan, the loan is not sent again.
   CHECK(to_b().am_send_loan(kLent, view("two"), not_delivered.span(), &undelivered) ==
         SendStatus::kPending);
   break_connection(exposed);
@@ -308,7 +309,8 @@ TEST(VerbsProvider, ARestartedPeerBeginsAnew) {
   CHECK(to_a().am_send(kData, view("first")) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return at_b.payloads.size() == 1; }));
   STRCMP_EQUAL("first", at_b.payloads[0].c_str());
-  // The old connection's remote memory is refused here, and does not cost the connection.
+  // The initiator itself refuses the old connection's remote memory. So the new connection does not
+  // break.
   Counted ended;
   CHECK(to_b().put(target.span().first(8), of_the_old, &ended) == SendStatus::kRefused);
   LONGS_EQUAL(1, rig->a.counters.broken.read());
@@ -337,7 +339,8 @@ TEST(VerbsProvider, LoansThroughWindowsAreReachableUntilTheyComeBack) {
     rig->b.messenger->release(loan);
     CHECK(rig->poll_until([&] { return returned.count == 1; }));
     if (round % 100 != 99) continue;
-    // Once the loan has come back, its key opens nothing. The connection breaks, and comes back.
+    // Once the loan has come back, its key is invalid. A get with it breaks the connection. The
+    // connection is then made again.
     CHECK(to_a().get(into.span().first(bytes), loan.remote, &late) == SendStatus::kPending);
     CHECK(rig->poll_until([&] { return late.count == 1; }));
     CHECK(late.outcome == Outcome::kNotDone);
@@ -364,12 +367,13 @@ TEST(VerbsProvider, WindowsThatWereBoundWhenTheConnectionBrokeAreBoundAgain) {
   break_connection(window);
   CHECK(rig->poll_until([&] { return returned.count == 1; }));
   CHECK(rig->connect());
-  // Both are void, and the initiator knows that without asking the device.
+  // The window and the loan of the old connection are void. The initiator refuses them itself, and
+  // posts no request.
   CHECK(to_b().put(into.span(), window, &put) == SendStatus::kRefused);
   CHECK(to_a().get(into.span(), at_b.loans[0].remote, &got) == SendStatus::kRefused);
   for (int i = 0; i < 20; ++i) {
     auto again = to_a().expose(lent.span());
-    if (!again.ok()) break;  // there are only so many, and one was lost with the connection
+    if (!again.ok()) break;  // windows are limited, and the broken connection lost one
     to_a().withdraw(again.value());
     CHECK(to_a().am_send(kData, {}) == SendStatus::kDone);
     for (int k = 0; k < 50; ++k) rig->poll();
