@@ -151,10 +151,10 @@ inline void describe(CounterTable& table, ConnectionCounters& c) {
   describe_requests(table, c, {"requests", "sent", "received"});
   table
       .counter("requests_refused", c.requests_refused, "requests",
-               "Requests answered with an error.")
+               "Requests refused before they reach the store: past the end, to a read-only volume.")
       .alert_as_it_grows(
-          "{requests_refused} requests were answered with an error so far: check the volumes' "
-          "stores, else the clients' requests (past the end, to a read-only volume)");
+          "{requests_refused} requests of clients were refused so far: check the clients, which "
+          "request bytes past a volume's end, or write to a read-only volume");
   const auto times = [&table](const char* name, const Histogram& of, const char* help) {
     table.histogram(name, of, "ns", help).at_a_glance("p99");
   };

@@ -21,7 +21,7 @@ Victim::Victim(const ShmProviderOptions& options, std::span<std::byte> heap, uin
   scratch_.fill(kUntouched);
   const auto call = [](Completion& self, Outcome) noexcept {
     auto& pending = static_cast<Pending&>(self);
-    if (!pending.is_out) fail("a completion was called that nobody waits for");
+    if (!pending.is_out) fail("a completion without a pending operation was called");
     pending.is_out = false;
   };
   for (Pending& operation : operations_) operation.call = call;

@@ -46,7 +46,7 @@ def a_key_that_is_too_large(box):
     configuration["blockd"]["max_connections"] = 10
     smaller = box.write("smaller.toml", to_toml(configuration))
     saved = planned_bytes(box, appliance.config) - planned_bytes(box, smaller)
-    expect(found["saved_bytes"], saved, "what the plan with the proposed value takes less")
+    expect(found["saved_bytes"], saved, "the bytes that the proposed value saves")
 
 
 @test()
