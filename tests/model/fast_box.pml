@@ -10,17 +10,17 @@
  * although its sender sends nothing more; no process waits for ever.
  *
  * Stands for:
- * code: transport/shm/queue/outgoing_way_datapath.h: if (BP_UNLIKELY(must_settle_)) settle();
+ * code: transport/shm/queue/outgoing_path_datapath.h: if (BP_UNLIKELY(must_settle_)) settle();
  * code: transport/shm/queue/fifo_sender_datapath.h: next_index_ = claim.index + 1;
  * code: transport/shm/queue/fifo_sender_datapath.h: return fifo_.tail() >= next_index_;
- * code: transport/shm/queue/outgoing_way_datapath.cc: if (!fifo_.is_drained()) return;
- * code: transport/shm/queue/outgoing_way_datapath.cc: if (queue_ == QueueKind::kFifo || box_.is_drained()) {
- * code: transport/shm/queue/outgoing_way_datapath.cc: if (must_return_box_) return;
+ * code: transport/shm/queue/outgoing_path_datapath.cc: if (!fifo_.is_drained()) return;
+ * code: transport/shm/queue/outgoing_path_datapath.cc: if (queue_ == QueueKind::kFifo || box_.is_drained()) {
+ * code: transport/shm/queue/outgoing_path_datapath.cc: if (must_return_box_) return;
  * code: transport/shm/queue/inbound_boxes_datapath.cc: idle->acknowledge();
- * code: transport/shm/queue/inbound_boxes_datapath.cc: if (!way.is_open() || way.box_index() != box) return;
- * code: transport/shm/queue/inbound_boxes_datapath.cc: if (!from.way().is_open()) return nullptr;
+ * code: transport/shm/queue/inbound_boxes_datapath.cc: if (!path.is_open() || path.box_index() != box) return;
+ * code: transport/shm/queue/inbound_boxes_datapath.cc: if (!from.path().is_open()) return nullptr;
  * code: transport/shm/queue/inbound_boxes_datapath.cc: if (place_->segment().writes_no_more(member)) set_free(
- * code: transport/shm/endpoint/shm_provider.cc: if (endpoint.way().must_return_box()) endpoint.way().settle();
+ * code: transport/shm/endpoint/shm_provider.cc: if (endpoint.path().must_return_box()) endpoint.path().settle();
  * code: transport/shm/queue/box_receiver_datapath.h: if (is_wanted_back_) consumer_.acknowledge();
  * code: transport/shm/queue/box_receiver_datapath.h: poll(dispatch, kFastBoxSlotCountMax);
  * code: transport/messages/fast_box_datapath.h: consumed_ - acknowledged_ > slot_mask_ / 4

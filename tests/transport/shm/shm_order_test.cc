@@ -184,7 +184,7 @@ TEST_GROUP(ShmOrder) {
   }
 };
 
-TEST(ShmOrder, HoldsInALazyGroupWhateverWayIsTaken) {
+TEST(ShmOrder, HoldsInALazyGroupWhateverPathIsTaken) {
   run(GroupKind::kLazy, 6, 200000);
   CHECK(traffic->boxes_granted > 10);
   CHECK(traffic->boxes_returned > 5);

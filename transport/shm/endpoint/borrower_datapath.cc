@@ -82,7 +82,7 @@ void Borrower::give_back(const Return& loan) noexcept {
   IncomingPeer& incoming = from.incoming();
   BP_ASSERT(incoming.held_count > 0);
   if (--incoming.held_count == 0) set_held(loan.lender, false);
-  from.way().ring();
+  from.path().ring();
 }
 
 // Tells the owner whether the lender's number must be kept from new members because of our loans.

@@ -6,7 +6,7 @@
 
 #include "transport/shm/endpoint/peer_share_datapath.h"
 #include "transport/shm/endpoint/shm_operations.h"
-#include "transport/shm/queue/outgoing_way_datapath.h"
+#include "transport/shm/queue/outgoing_path_datapath.h"
 
 namespace bedplate {
 
@@ -20,10 +20,10 @@ class OperationTable {
   void create(OutgoingParts& parts);
 
   // Asks the target to carry out `wanted`. Returns kPending, kAgain, or kRefused if the target
-  // cannot do it. Requires: the way is open.
-  SendStatus start(OutgoingWay& way, const RemoteOperation& wanted) noexcept;
+  // cannot do it. Requires: the path is open.
+  SendStatus start(OutgoingPath& path, const RemoteOperation& wanted) noexcept;
   // Returns kDone if nothing is pending, else kPending or kAgain.
-  SendStatus start_flush(OutgoingWay& way, Completion* done) noexcept;
+  SendStatus start_flush(OutgoingPath& path, Completion* done) noexcept;
 
   bool is_idle() const noexcept { return operation_count_ == 0; }
   // Advances all operations, and calls the completions of those that end. Returns how many end, or
@@ -33,15 +33,15 @@ class OperationTable {
   bool is_valid() const noexcept;
 
  private:
-  Operation* keep(OutgoingWay& way, const Operation& operation) noexcept;
+  Operation* keep(OutgoingPath& path, const Operation& operation) noexcept;
   void forget(Operation& operation) noexcept;
-  bool has_any(const OutgoingWay& way, uint64_t before) const noexcept;
+  bool has_any(const OutgoingPath& path, uint64_t before) const noexcept;
   uint32_t next_piece_bytes(const Operation& operation) const noexcept;
   // Posts the operation's next record. Returns false if there is no space.
-  bool post(Operation& operation, OutgoingWay& way) noexcept;
+  bool post(Operation& operation, OutgoingPath& path) noexcept;
   // Returns whether it has ended; then `*outcome` says how.
-  bool advance(Operation& operation, OutgoingWay& way, Outcome* outcome) noexcept;
-  bool take_answer(Operation& operation, OutgoingWay& way, Outcome* outcome) noexcept;
+  bool advance(Operation& operation, OutgoingPath& path, Outcome* outcome) noexcept;
+  bool take_answer(Operation& operation, OutgoingPath& path, Outcome* outcome) noexcept;
 
   OutgoingParts* parts_ = nullptr;
   uint32_t operation_count_ = 0;

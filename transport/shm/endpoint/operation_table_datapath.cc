@@ -13,8 +13,8 @@ void OperationTable::create(OutgoingParts& parts) {
   share_ = PeerShare(parts.place.member_count(), kOperationCountMax, kOperationReserveCount);
 }
 
-SendStatus OperationTable::start(OutgoingWay& way, const RemoteOperation& wanted) noexcept {
-  BP_DCHECK(way.is_open());
+SendStatus OperationTable::start(OutgoingPath& path, const RemoteOperation& wanted) noexcept {
+  BP_DCHECK(path.is_open());
   if (!parts_->stock.is_there()) return SendStatus::kRefused;
   Operation operation;
   operation.kind = wanted.kind;
@@ -24,22 +24,22 @@ SendStatus OperationTable::start(OutgoingWay& way, const RemoteOperation& wanted
   operation.expected = wanted.expected;
   operation.before = wanted.before;
   operation.done = wanted.done;
-  Operation* kept = keep(way, operation);
+  Operation* kept = keep(path, operation);
   if (kept == nullptr) return SendStatus::kAgain;
-  if (!post(*kept, way)) {
+  if (!post(*kept, path)) {
     forget(*kept);
     return SendStatus::kAgain;
   }
   return SendStatus::kPending;
 }
 
-SendStatus OperationTable::start_flush(OutgoingWay& way, Completion* done) noexcept {
-  BP_DCHECK(way.is_open());
-  if (!has_any(way, UINT64_MAX)) return SendStatus::kDone;
+SendStatus OperationTable::start_flush(OutgoingPath& path, Completion* done) noexcept {
+  BP_DCHECK(path.is_open());
+  if (!has_any(path, UINT64_MAX)) return SendStatus::kDone;
   Operation operation;
   operation.is_flush = true;
   operation.done = done;
-  return keep(way, operation) != nullptr ? SendStatus::kPending : SendStatus::kAgain;
+  return keep(path, operation) != nullptr ? SendStatus::kPending : SendStatus::kAgain;
 }
 
 // The size of the next record's data, for a put or get: at most a message's, and no more than fits
@@ -57,10 +57,10 @@ uint32_t OperationTable::next_piece_bytes(const Operation& operation) const noex
       std::min({left, uint64_t{parts_->am_bytes_max}, room - sizeof(OperationRecord)}));
 }
 
-bool OperationTable::post(Operation& operation, OutgoingWay& way) noexcept {
+bool OperationTable::post(Operation& operation, OutgoingPath& path) noexcept {
   BP_DCHECK(operation.piece.memory == nullptr && !operation.is_flush);
   const uint32_t bytes = next_piece_bytes(operation);
-  const EagerRegion::Piece piece = way.take_eager(sizeof(OperationRecord) + bytes);
+  const EagerRegion::Piece piece = path.take_eager(sizeof(OperationRecord) + bytes);
   if (piece.memory == nullptr) return false;
   auto* record = new (piece.memory) OperationRecord;
   record->request = {operation.kind,
@@ -74,51 +74,51 @@ bool OperationTable::post(Operation& operation, OutgoingWay& way) noexcept {
     copy_bytes(data_of(record), operation.local + operation.bytes_done, bytes);
   }
   const PayloadOffset offset = {piece.offset};
-  if (!way.post_control(ShmControl::kOperation, &offset, sizeof offset)) {
+  if (!path.post_control(ShmControl::kOperation, &offset, sizeof offset)) {
     parts_->stock.cancel(piece);
     return false;
   }
   operation.piece = piece;
-  parts_->stock.hold(piece, way.peer());
+  parts_->stock.hold(piece, path.peer());
   return true;
 }
 
-Operation* OperationTable::keep(OutgoingWay& way, const Operation& operation) noexcept {
+Operation* OperationTable::keep(OutgoingPath& path, const Operation& operation) noexcept {
   BP_DCHECK_SLOW(is_valid());
-  if (!share_.may_take(way.peer())) return nullptr;
+  if (!share_.may_take(path.peer())) return nullptr;
   Operation* place = std::begin(operations_);
-  while (place->way != nullptr) ++place;  // the share has confirmed that one is free
+  while (place->path != nullptr) ++place;  // the share has confirmed that one is free
   BP_ASSERT(place < std::end(operations_));
   *place = operation;
-  place->way = &way;
-  place->generation = way.generation();
+  place->path = &path;
+  place->generation = path.generation();
   place->number = ++last_number_;
-  share_.take(way.peer());
+  share_.take(path.peer());
   ++operation_count_;
   BP_DCHECK_SLOW(is_valid());
   return place;
 }
 
 void OperationTable::forget(Operation& operation) noexcept {
-  BP_ASSERT(operation.way != nullptr);
-  share_.give_back(operation.way->peer());
-  operation.way = nullptr;  // from here on the entry may be reused
+  BP_ASSERT(operation.path != nullptr);
+  share_.give_back(operation.path->peer());
+  operation.path = nullptr;  // from here on the entry may be reused
   --operation_count_;
   BP_DCHECK_SLOW(is_valid());
 }
 
-bool OperationTable::has_any(const OutgoingWay& way, uint64_t before) const noexcept {
+bool OperationTable::has_any(const OutgoingPath& path, uint64_t before) const noexcept {
   return std::any_of(std::begin(operations_), std::end(operations_), [&](const Operation& other) {
-    return other.way == &way && !other.is_flush && other.number < before;
+    return other.path == &path && !other.is_flush && other.number < before;
   });
 }
 
 uint32_t OperationTable::poll() noexcept {
   uint32_t count = 0;
   for (Operation& operation : operations_) {
-    if (operation.way == nullptr) continue;
+    if (operation.path == nullptr) continue;
     Outcome outcome = Outcome::kDone;
-    if (!advance(operation, *operation.way, &outcome)) {
+    if (!advance(operation, *operation.path, &outcome)) {
       // An operation that waits for space counts as work: nobody wakes this shard when there is
       // space.
       if (!operation.is_flush && operation.piece.memory == nullptr) ++count;
@@ -132,11 +132,11 @@ uint32_t OperationTable::poll() noexcept {
   return count;
 }
 
-bool OperationTable::advance(Operation& operation, OutgoingWay& way, Outcome* outcome) noexcept {
-  const bool is_there = way.is_open() && operation.generation == way.generation();
+bool OperationTable::advance(Operation& operation, OutgoingPath& path, Outcome* outcome) noexcept {
+  const bool is_there = path.is_open() && operation.generation == path.generation();
   if (operation.is_flush) {
     *outcome = is_there ? Outcome::kDone : Outcome::kUnknown;
-    return !has_any(way, operation.number);
+    return !has_any(path, operation.number);
   }
   if (!is_there) {
     // Never posted: not done. Posted: unknown.
@@ -146,16 +146,16 @@ bool OperationTable::advance(Operation& operation, OutgoingWay& way, Outcome* ou
     if (operation.piece.memory != nullptr) {
       parts_->stock.set_use(
           operation.piece,
-          {.member = way.peer(), .index = operation.generation, .is_answer = true, .way = &way});
+          {.member = path.peer(), .index = operation.generation, .is_answer = true, .path = &path});
     }
     return true;
   }
-  if (operation.piece.memory != nullptr) return take_answer(operation, way, outcome);
-  post(operation, way);
+  if (operation.piece.memory != nullptr) return take_answer(operation, path, outcome);
+  post(operation, path);
   return false;
 }
 
-bool OperationTable::take_answer(Operation& operation, OutgoingWay& way,
+bool OperationTable::take_answer(Operation& operation, OutgoingPath& path,
                                  Outcome* outcome) noexcept {
   auto* record = reinterpret_cast<OperationRecord*>(operation.piece.memory);
   const OperationState state = record->state.load(std::memory_order_acquire);
@@ -176,17 +176,17 @@ bool OperationTable::take_answer(Operation& operation, OutgoingWay& way,
   }
   operation.bytes_done += bytes;
   if (is_atomic(operation.kind) || operation.bytes_done == operation.remote.bytes) return true;
-  post(operation, way);
+  post(operation, path);
   return false;
 }
 
 bool OperationTable::is_valid() const noexcept {
   uint32_t count = 0;
   for (const Operation& operation : operations_) {
-    if (operation.way == nullptr) continue;
+    if (operation.path == nullptr) continue;
     ++count;
     if (operation.number == 0 || operation.number > last_number_) return false;
-    if (share_.held_by(operation.way->peer()) == 0) return false;
+    if (share_.held_by(operation.path->peer()) == 0) return false;
   }
   return count == operation_count_ && share_.free_count() == kOperationCountMax - count;
 }

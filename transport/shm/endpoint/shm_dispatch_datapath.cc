@@ -86,7 +86,7 @@ void ShmDispatch::handle_control(ShmEndpoint& from, const SlotHeader& header, co
   const char* nonsense = nullptr;
   if (what == ShmControl::kOperation) {
     nonsense = parts_->exposures.serve(from.peer_generation(), body);
-    if (nonsense == nullptr) from.way().ring();
+    if (nonsense == nullptr) from.path().ring();
   } else {
     const auto box = read_once<uint32_t>(body);
     nonsense = boxes_ == nullptr || box >= parts_->outgoing.place.shape().box_count
@@ -122,10 +122,10 @@ void ShmDispatch::cut_off(ShmEndpoint& peer, const char* what) noexcept {
   BP_KEEPS_VALID(*this);
   incoming.nonsense = what;
   incoming.is_ignored = true;
-  peer.way().close();
+  peer.path().close();
   const ShmPlace& place = parts_->outgoing.place;
   place.segment().set_cut_off(place.self(), peer.peer());
-  peer.way().ring();
+  peer.path().ring();
   counters_->cut_off.add(1);
   incoming.next_untold = untold_cut_offs_;
   untold_cut_offs_ = &peer;
@@ -151,7 +151,7 @@ bool ShmDispatch::is_valid() const noexcept {
   for (const ShmEndpoint* untold = untold_cut_offs_; untold != nullptr;
        untold = untold->incoming().next_untold) {
     const IncomingPeer& incoming = untold->incoming();
-    if (!incoming.is_cut_off() || !incoming.is_ignored || untold->way().is_open()) return false;
+    if (!incoming.is_cut_off() || !incoming.is_ignored || untold->path().is_open()) return false;
     if (++count > place.member_count()) return false;  // the list has a cycle
   }
   return true;

@@ -3,8 +3,8 @@
 namespace bedplate {
 
 Result<void> ShmEndpoint::open(uint64_t generation, bool is_open) noexcept {
-  BP_DCHECK(way_.generation() != generation);
-  way_.open(generation, is_open);
+  BP_DCHECK(path_.generation() != generation);
+  path_.open(generation, is_open);
   incoming_ = {};
   copy_.close();
   if (!is_open || parts_.single_copy == nullptr) return {};

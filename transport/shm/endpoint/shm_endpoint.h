@@ -1,5 +1,5 @@
 // The endpoint to another member of the group: the program sends through it, and the receiving side
-// keeps its state of that peer here. Messages go through its OutgoingWay; parts that all endpoints
+// keeps its state of that peer here. Messages go through its OutgoingPath; parts that all endpoints
 // of a member share handle loans, puts, gets and exposures.
 #pragma once
 
@@ -13,7 +13,7 @@
 #include "transport/shm/endpoint/lender.h"
 #include "transport/shm/endpoint/operation_table.h"
 #include "transport/shm/endpoint/peer_copy.h"
-#include "transport/shm/queue/outgoing_way_datapath.h"
+#include "transport/shm/queue/outgoing_path_datapath.h"
 
 namespace bedplate {
 
@@ -47,7 +47,7 @@ struct IncomingPeer {
 class ShmEndpoint final : public Endpoint {
  public:
   ShmEndpoint(ShmParts& parts, uint32_t peer) noexcept
-      : Endpoint(parts.name, parts.limits), parts_(parts), way_(parts.outgoing, peer) {}
+      : Endpoint(parts.name, parts.limits), parts_(parts), path_(parts.outgoing, peer) {}
 
   SendStatus am_send(AmId id, std::span<const std::byte> payload) noexcept override;
   SendStatus am_send_loan(AmId id, std::span<const std::byte> header, std::span<std::byte> block,
@@ -58,10 +58,10 @@ class ShmEndpoint final : public Endpoint {
   void withdraw(const RemoteMemory& memory) noexcept override;
   bool has_room() noexcept override;
 
-  uint32_t peer() const noexcept { return way_.peer(); }
-  uint64_t generation() const noexcept { return way_.generation(); }
+  uint32_t peer() const noexcept { return path_.peer(); }
+  uint64_t generation() const noexcept { return path_.generation(); }
   // Whether messages go through a fast box now.
-  bool has_box() const noexcept { return way_.has_box(); }
+  bool has_box() const noexcept { return path_.has_box(); }
 
   // ---- For the provider ----
 
@@ -69,8 +69,8 @@ class ShmEndpoint final : public Endpoint {
   // are possible if `is_open`. Opens its memory, if there is single copy. Errors: its memory cannot
   // be opened; the target copies instead.
   Result<void> open(uint64_t generation, bool is_open) noexcept;
-  OutgoingWay& way() noexcept { return way_; }
-  const OutgoingWay& way() const noexcept { return way_; }
+  OutgoingPath& path() noexcept { return path_; }
+  const OutgoingPath& path() const noexcept { return path_; }
   IncomingPeer& incoming() noexcept { return incoming_; }
   const IncomingPeer& incoming() const noexcept { return incoming_; }
   PeerGeneration peer_generation() const noexcept { return {peer(), generation()}; }
@@ -81,7 +81,7 @@ class ShmEndpoint final : public Endpoint {
   static void do_here(const RemoteOperation& operation) noexcept;
 
   ShmParts& parts_;
-  OutgoingWay way_;
+  OutgoingPath path_;
   IncomingPeer incoming_;
   PeerCopy copy_;
 };

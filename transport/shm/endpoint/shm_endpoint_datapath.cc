@@ -8,21 +8,21 @@ namespace bedplate {
 
 SendStatus ShmEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
   BP_DCHECK(is_own_thread());
-  if (BP_UNLIKELY(!way_.is_open())) return SendStatus::kGone;
-  const SendStatus status = way_.send(id, payload);
+  if (BP_UNLIKELY(!path_.is_open())) return SendStatus::kGone;
+  const SendStatus status = path_.send(id, payload);
   BP_USDT(shm_send, id, payload.size(), status);
   return status;
 }
 
 bool ShmEndpoint::has_room() noexcept {
   BP_DCHECK(is_own_thread());
-  return !way_.is_open() || way_.has_room();
+  return !path_.is_open() || path_.has_room();
 }
 
 SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
                                      std::span<std::byte> block, Completion* returned) noexcept {
   BP_DCHECK(is_own_thread());
-  if (BP_UNLIKELY(!way_.is_open())) return SendStatus::kGone;
+  if (BP_UNLIKELY(!path_.is_open())) return SendStatus::kGone;
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
   const ShmPlace& place = parts_.outgoing.place;
   const Segment* segment = place.shared_segment(block.data(), block.size());
@@ -38,7 +38,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   descriptor.bytes = block.size();
   descriptor.header_bytes = static_cast<uint16_t>(header.size());
   copy_inline(descriptor.header, header.data(), header.size());
-  if (!way_.post({SlotKind::kLoan, id, sizeof descriptor, place.self()},
+  if (!path_.post({SlotKind::kLoan, id, sizeof descriptor, place.self()},
                  reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor)) {
     parts_.lender.cancel(lent.loan, peer());
     return SendStatus::kAgain;
@@ -51,7 +51,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
 
 SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
   BP_DCHECK(is_own_thread());
-  if (!way_.is_open()) return SendStatus::kGone;
+  if (!path_.is_open()) return SendStatus::kGone;
   if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
   if (is_atomic(operation.kind) && operation.remote.address % sizeof(uint64_t) != 0) {
     return SendStatus::kRefused;
@@ -64,7 +64,7 @@ SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
   if (!is_atomic(operation.kind)) {
     if (const auto status = copy_.copy(operation); status != SendStatus::kAgain) return status;
   }
-  return parts_.operations.start(way_, operation);
+  return parts_.operations.start(path_, operation);
 }
 
 // The description may come from the peer itself: this process must not do for the peer anything
@@ -99,9 +99,9 @@ void ShmEndpoint::do_here(const RemoteOperation& operation) noexcept {
 
 SendStatus ShmEndpoint::flush(Completion* done) noexcept {
   BP_DCHECK(is_own_thread());
-  if (!way_.is_open()) return SendStatus::kGone;
+  if (!path_.is_open()) return SendStatus::kGone;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // operations done here are visible there
-  return parts_.operations.start_flush(way_, done);
+  return parts_.operations.start_flush(path_, done);
 }
 
 }  // namespace bedplate

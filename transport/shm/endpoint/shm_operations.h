@@ -21,7 +21,7 @@
 
 namespace bedplate {
 
-class OutgoingWay;
+class OutgoingPath;
 
 enum class OperationState : uint32_t { kPosted, kDone, kRefused };
 
@@ -45,7 +45,7 @@ static_assert(sizeof(OperationRecord) == kCacheLineBytes);
 // The initiator's state of an operation that the target carries out.
 struct Operation {
   bool is_flush = false;
-  OutgoingWay* way = nullptr;  // to the target; nullptr: this entry is free
+  OutgoingPath* path = nullptr;  // to the target; nullptr: this entry is free
   uint64_t generation = 0;     // of the peer at the start of the operation
   uint64_t number = 0;         // in the order of their starts
   OperationKind kind = OperationKind::kPut;

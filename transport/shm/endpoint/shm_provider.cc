@@ -137,7 +137,7 @@ void ShmProvider::sleep(uint64_t timeout_ns) noexcept {
 
 void ShmProvider::settle_returns() noexcept {
   endpoints_.for_each([](ShmEndpoint& endpoint) noexcept {
-    if (endpoint.way().must_return_box()) endpoint.way().settle();
+    if (endpoint.path().must_return_box()) endpoint.path().settle();
   });
 }
 
@@ -145,8 +145,8 @@ bool ShmProvider::is_valid() const noexcept {
   uint32_t returning_count = 0;
   bool has_open = false;
   endpoints_.for_each([&](const ShmEndpoint& endpoint) noexcept {
-    if (endpoint.way().must_return_box()) ++returning_count;
-    if (endpoint.way().is_open()) has_open = true;
+    if (endpoint.path().must_return_box()) ++returning_count;
+    if (endpoint.path().is_open()) has_open = true;
   });
   return returning_count == parts_.outgoing.returning_count && !(has_open && view_.is_pool_gone());
 }

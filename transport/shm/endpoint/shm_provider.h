@@ -5,7 +5,7 @@
 // delivers it; Lender and Borrower have the loans, OperationTable and Exposures the two sides of
 // puts, gets and atomics.
 //
-//     send: OutgoingWay has one queue to the peer: its FIFO, the box that it gave, or its lane
+//     send: OutgoingPath has one queue to the peer: its FIFO, the box that it gave, or its lane
 //       closed -> gone; no room -> again
 //       short message: in the slot; long, or by a lane: in the box, or this member's eager region
 //       loan: the slot has the address of the block
@@ -21,10 +21,10 @@
 //         a claimed one waits until its writer publishes, dies or is late
 //         ShmDispatch reads it once and checks it: nonsense -> its sender is cut off
 //         a request -> do it, and wake its sender; a message or loan -> its handler
-//     a peer dies: deliver its box or lane; close the way: sends say gone, operations end as not
+//     a peer dies: deliver its box or lane; close the path: sends say gone, operations end as not
 //       done or unknown; deliver the FIFO up to the first unclaimed slot; ignore the peer; tell
 //       kLeft; acknowledge, so that its place may be another's; once it is quiet, loans to it end
-//     the owner dies: close all ways; tell kPoolGone; what has come is still delivered
+//     the owner dies: close all paths; tell kPoolGone; what has come is still delivered
 #pragma once
 
 #include <cstdint>
@@ -66,8 +66,8 @@ struct ShmProviderOptions {
   ShmCounters* counters = nullptr;
 };
 
-// Invariants: 1. returning_count is the number of ways that have a box to give back. 2. Once the
-// pool has lost its owner no way is open. (is_valid, at the start and end of a poll)
+// Invariants: 1. returning_count is the number of paths that have a box to give back. 2. Once the
+// pool has lost its owner no path is open. (is_valid, at the start and end of a poll)
 class ShmProvider final : public Provider {
  public:
   ShmProvider() noexcept = default;

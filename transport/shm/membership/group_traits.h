@@ -1,6 +1,6 @@
 // The traits of the kinds of groups, a row for each kind.
 //
-// A further kind needs a row here, classes for its queues in two files (OutgoingWay for queues to
+// A further kind needs a row here, classes for its queues in two files (OutgoingPath for queues to
 // peers, Inbox for queues from them), and the offsets of its bytes (GroupLayout,
 // GroupSegment::reset_member). All other code asks for a trait, not for the kind.
 #pragma once

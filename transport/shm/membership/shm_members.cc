@@ -24,7 +24,7 @@ void ShmProvider::follow_members() noexcept {
 void ShmProvider::stop_sending() noexcept {
   if (view_.is_pool_gone()) return;
   view_.lose_pool();
-  endpoints_.for_each([](ShmEndpoint& endpoint) noexcept { endpoint.way().close(); });
+  endpoints_.for_each([](ShmEndpoint& endpoint) noexcept { endpoint.path().close(); });
   tell(PeerEventKind::kPoolGone, 0, 0);
 }
 
@@ -88,7 +88,7 @@ bool ShmProvider::deal_with_death(uint32_t member, KnownMember before,
   const bool is_known = endpoint != nullptr && endpoint->generation() == generation;
   if (is_known || before.state() == MemberState::kAlive) view_.set_leaving(member);
   if (endpoint == nullptr) return true;
-  endpoint->way().close();
+  endpoint->path().close();
   return true;
 }
 
@@ -123,8 +123,8 @@ void ShmProvider::look_for_cut_offs() noexcept {
   endpoints_.for_each([&](ShmEndpoint& endpoint) noexcept {
     const uint32_t peer = endpoint.peer();
     if (!segment().has_cut_off(peer, member())) return;
-    if (!endpoint.way().is_open()) return;
-    endpoint.way().close();
+    if (!endpoint.path().is_open()) return;
+    endpoint.path().close();
     BP_LOG_WARNING("member %u (%s, process %u) has cut this member (%u) off: this process wrote "
                    "invalid data; see the log of that one",
                    peer, place().members().name(peer).text, place().members().pid(peer), member());

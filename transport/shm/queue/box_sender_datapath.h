@@ -16,7 +16,7 @@
 namespace bedplate {
 
 // Threads: one at a time. Invariant: all messages below uses_ were read: a box goes back only when
-// it is empty (is_drained, which OutgoingWay checks before give_up).
+// it is empty (is_drained, which OutgoingPath checks before give_up).
 class BoxSender {
  public:
   static constexpr QueueKind kKind = QueueKind::kBox;

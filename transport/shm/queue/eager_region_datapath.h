@@ -25,7 +25,7 @@
 
 namespace bedplate {
 
-class OutgoingWay;
+class OutgoingPath;
 
 // Threads: one at a time.
 //
@@ -47,7 +47,7 @@ class EagerRegion {
     uint64_t index = 0;
     QueueKind queue = QueueKind::kFifo;
     bool is_answer = false;      // not a message: the member may still store an answer in the chunk
-    OutgoingWay* way = nullptr;  // the way that carried the message
+    OutgoingPath* path = nullptr;  // the path that carried the message
   };
   struct Piece {
     std::byte* memory = nullptr;  // nullptr: there is no space

@@ -1,4 +1,4 @@
-// The member's own eager region, shared by all its ways to peers.
+// The member's own eager region, shared by all its paths to peers.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace bedplate {
 
-class OutgoingWay;
+class OutgoingPath;
 
 // Threads: the shard's.
 class EagerStock {
@@ -19,10 +19,10 @@ class EagerStock {
   void create(const ShmPlace& place);
   bool is_there() const noexcept { return reserve_bytes_ != 0; }
 
-  // Allocates `bytes` for a message that goes through `way`. If there is no space, asks all ways
+  // Allocates `bytes` for a message that goes through `path`. If there is no space, asks all paths
   // for messages that their peers have consumed.
-  Piece take(uint64_t bytes, OutgoingWay& way) noexcept;
-  // Records that the last message that `way` posted uses the chunk.
+  Piece take(uint64_t bytes, OutgoingPath& path) noexcept;
+  // Records that the last message that `path` posted uses the chunk.
   void set_use(const Piece& piece, const EagerRegion::Use& use) noexcept;
   // Keeps the chunk in use until cancel() or set_use().
   void hold(const Piece& piece, uint32_t peer) noexcept;

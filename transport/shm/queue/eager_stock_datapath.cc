@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "transport/shm/queue/eager_stock.h"
-#include "transport/shm/queue/outgoing_way_datapath.h"
+#include "transport/shm/queue/outgoing_path_datapath.h"
 
 namespace bedplate {
 
@@ -16,15 +16,15 @@ void EagerStock::create(const ShmPlace& place) {
   region_ = EagerRegion(region, place.member_count(), reserve_bytes_);
 }
 
-EagerRegion::Piece EagerStock::take(uint64_t bytes, OutgoingWay& way) noexcept {
-  const EagerRegion::Piece piece = region_.try_take(bytes, way.peer());
+EagerRegion::Piece EagerStock::take(uint64_t bytes, OutgoingPath& path) noexcept {
+  const EagerRegion::Piece piece = region_.try_take(bytes, path.peer());
   if (piece.memory != nullptr) return piece;
-  region_.reclaim([](const EagerRegion::Use& use) { return use.way->is_consumed(use); });
-  return region_.try_take(bytes, way.peer());
+  region_.reclaim([](const EagerRegion::Use& use) { return use.path->is_consumed(use); });
+  return region_.try_take(bytes, path.peer());
 }
 
 void EagerStock::set_use(const Piece& piece, const EagerRegion::Use& use) noexcept {
-  BP_DCHECK(use.way != nullptr);
+  BP_DCHECK(use.path != nullptr);
   region_.set_use(piece, use);
 }
 

@@ -27,10 +27,10 @@ void InboundBoxes::grant(ShmEndpoint& to) noexcept {
   incoming.heard_count = 0;          // a failed grant is tried again after send_threshold messages
   if (incoming.has_our_box) return;  // the sender has not begun to use it yet
   const uint32_t limit = place_->shape().box_count_max;
-  const uint32_t box = count_ < limit ? take_free_box(to.peer()) : OutgoingWay::kNoBox;
-  if (box == OutgoingWay::kNoBox) return ask_for_idle_box();
+  const uint32_t box = count_ < limit ? take_free_box(to.peer()) : OutgoingPath::kNoBox;
+  if (box == OutgoingPath::kNoBox) return ask_for_idle_box();
   place_->segment().box(box).clear();
-  if (!to.way().is_open() || !to.way().post_control(ShmControl::kBoxGranted, &box, sizeof box)) {
+  if (!to.path().is_open() || !to.path().post_control(ShmControl::kBoxGranted, &box, sizeof box)) {
     return set_free(box);
   }
   boxes_[count_++] =
@@ -53,7 +53,7 @@ uint32_t InboundBoxes::take_free_box(uint32_t sender) noexcept {
       return box;
     }
   }
-  return OutgoingWay::kNoBox;
+  return OutgoingPath::kNoBox;
 }
 
 void InboundBoxes::ask_for_idle_box() noexcept {
@@ -69,8 +69,8 @@ void InboundBoxes::ask_for_idle_box() noexcept {
   ShmEndpoint* sender = dispatch_->sender_of(idle->sender());
   if (sender == nullptr) return;
   const uint32_t box = idle->index();
-  if (sender->way().is_open() &&
-      sender->way().post_control(ShmControl::kBoxWanted, &box, sizeof box)) {
+  if (sender->path().is_open() &&
+      sender->path().post_control(ShmControl::kBoxWanted, &box, sizeof box)) {
     idle->set_wanted_back();
   }
 }
@@ -91,21 +91,21 @@ const char* InboundBoxes::hear(ShmEndpoint& from, ShmControl what, uint32_t box,
 // ---- The sender's side ----
 
 const char* InboundBoxes::accept(ShmEndpoint& from, uint32_t box) noexcept {
-  OutgoingWay& way = from.way();
-  if (!way.is_open()) return nullptr;  // it has died since
-  if (way.box_index() != OutgoingWay::kNoBox ||
+  OutgoingPath& path = from.path();
+  if (!path.is_open()) return nullptr;  // it has died since
+  if (path.box_index() != OutgoingPath::kNoBox ||
       place_->segment().box_owner(box).load(std::memory_order_acquire) !=
           pack_box_owner(from.peer(), place_->self())) {
     return "a box that it cannot give";
   }
-  way.use_box(box);
+  path.use_box(box);
   return nullptr;
 }
 
 void InboundBoxes::give_back(ShmEndpoint& from, uint32_t box) noexcept {
-  OutgoingWay& way = from.way();
-  if (!way.is_open() || way.box_index() != box) return;
-  way.return_box();
+  OutgoingPath& path = from.path();
+  if (!path.is_open() || path.box_index() != box) return;
+  path.return_box();
 }
 
 // ---- The receiver's side, again ----
@@ -118,7 +118,7 @@ const char* InboundBoxes::close(ShmEndpoint& from, uint32_t box) noexcept {
     set_free(box);
     return nullptr;
   }
-  if (!from.way().is_open()) return nullptr;  // it has died: drain() has dropped the box
+  if (!from.path().is_open()) return nullptr;  // it has died: drain() has dropped the box
   return "a box that it never had";
 }
 

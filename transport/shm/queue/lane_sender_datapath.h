@@ -24,7 +24,7 @@ class LaneSender {
     *this = {};
     lane_ = route.place.segment().lane(route.peer, route.place.self());
     stock_ = &route.stock;
-    way_ = &route.way;
+    path_ = &route.path;
     peer_ = route.peer;
   }
 
@@ -34,12 +34,12 @@ class LaneSender {
     BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kArea);
     BP_DCHECK_SLOW(is_valid());
     if (!lane_.has_room(head_, &known_tail_)) return false;
-    const EagerRegion::Piece piece = stock_->take(data_bytes, *way_);
+    const EagerRegion::Piece piece = stock_->take(data_bytes, *path_);
     if (piece.memory == nullptr) return false;
     std::copy_n(data, data_bytes, piece.memory);  // also for 0 bytes from nullptr
     lane_.push(head_, {header.kind, header.am, header.bytes, piece.offset});
     ++head_;
-    stock_->set_use(piece, {peer_, last_index(), kKind, false, way_});
+    stock_->set_use(piece, {peer_, last_index(), kKind, false, path_});
     BP_DCHECK_SLOW(is_valid());
     return true;
   }
@@ -51,7 +51,7 @@ class LaneSender {
   // Includes space in the eager region for a slot's payload.
   bool has_room() noexcept {
     if (!lane_.has_room(head_, &known_tail_)) return false;
-    const EagerRegion::Piece piece = stock_->take(kInlineBytesMax, *way_);
+    const EagerRegion::Piece piece = stock_->take(kInlineBytesMax, *path_);
     if (piece.memory == nullptr) return false;
     stock_->cancel(piece);
     return true;
@@ -70,7 +70,7 @@ class LaneSender {
  private:
   MeshLane lane_;
   EagerStock* stock_ = nullptr;
-  OutgoingWay* way_ = nullptr;
+  OutgoingPath* path_ = nullptr;
   uint32_t peer_ = 0;
   uint32_t head_ = 0;
   uint32_t known_tail_ = 0;

@@ -2,7 +2,7 @@
 // end: FifoSender, BoxSender, LaneSender.
 //
 // They have no base class: the kind of group decides which queue leads to a peer (GroupTraits),
-// until a box is given or taken away. Only OutgoingWay::with_queue() asks for the kind.
+// until a box is given or taken away. Only OutgoingPath::with_queue() asks for the kind.
 #pragma once
 
 #include <concepts>
@@ -22,14 +22,14 @@ enum class LongPost : uint8_t {
 
 struct SlotHeader;
 class EagerStock;
-class OutgoingWay;
+class OutgoingPath;
 class ShmPlace;
 
 // The peer that a queue leads to, and the parts that the queue uses; all outlive the queue.
 struct OutgoingRoute {
   const ShmPlace& place;
   EagerStock& stock;  // the sender's own eager region
-  OutgoingWay& way;   // the owner of the queue
+  OutgoingPath& path;   // the owner of the queue
   uint32_t peer;
 };
 

@@ -5,8 +5,8 @@
 // box (exchange). The queue changes only when the old one is known to hold no message of this path.
 // Loans and copies travel as slots of that same queue.
 //
-// Invariants: 1. A box that the way has is its queue, or will be (must_settle_). 2. A way that must
-// return its box must settle. 3. A way that is not open has no box to return. (is_valid)
+// Invariants: 1. A box that the path has is its queue, or will be (must_settle_). 2. A path that
+// must return its box must settle. 3. A path that is not open has no box to return. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ enum class ShmControl : uint32_t {
   kOperation,   // shm_operations.h
 };
 
-// The parts that all ways of a member share.
+// The parts that all paths of a member share.
 struct OutgoingParts {
   ShmPlace place;
   EagerStock stock;
@@ -43,7 +43,7 @@ struct OutgoingParts {
 static_assert(OutgoingQueue<FifoSender> && OutgoingQueue<BoxSender> && OutgoingQueue<LaneSender>);
 
 // Threads: the shard's.
-class OutgoingWay {
+class OutgoingPath {
  private:
   // The only function that asks for the kind of queue.
   template <typename Body>
@@ -56,9 +56,9 @@ class OutgoingWay {
  public:
   static constexpr uint32_t kNoBox = UINT32_MAX;
 
-  OutgoingWay(OutgoingParts& parts, uint32_t peer) noexcept;
-  OutgoingWay(const OutgoingWay&) = delete;
-  OutgoingWay& operator=(const OutgoingWay&) = delete;
+  OutgoingPath(OutgoingParts& parts, uint32_t peer) noexcept;
+  OutgoingPath(const OutgoingPath&) = delete;
+  OutgoingPath& operator=(const OutgoingPath&) = delete;
 
   uint32_t peer() const noexcept { return peer_; }
   void ring() noexcept { bell_.ring(); }
@@ -66,7 +66,7 @@ class OutgoingWay {
   // Forgets the former peer. From here on the peer is the one of `generation`, and messages to it
   // are possible if `is_open`.
   void open(uint64_t generation, bool is_open) noexcept;
-  // From here on this way writes nothing for the peer.
+  // From here on this path writes nothing for the peer.
   void close() noexcept;
   bool is_open() const noexcept { return is_open_; }
   uint64_t generation() const noexcept { return generation_; }
@@ -103,7 +103,7 @@ class OutgoingWay {
   uint32_t box_index() const noexcept { return box_index_; }
   // Whether messages go through a fast box now.
   bool has_box() const noexcept { return queue_ == QueueKind::kBox; }
-  // Sends through `box`, as soon as order allows. Requires: the way has none.
+  // Sends through `box`, as soon as order allows. Requires: the path has none.
   void use_box(uint32_t box) noexcept;
   // Gives the box back, as soon as order allows. Does nothing if that was asked already.
   void return_box() noexcept;
@@ -113,7 +113,7 @@ class OutgoingWay {
 
   // ---- The eager region ----
 
-  // Whether the peer has finished the message of this way that `use` names.
+  // Whether the peer has finished the message of this path that `use` names.
   bool is_consumed(const EagerRegion::Use& use) noexcept;
 
   bool is_valid() const noexcept;

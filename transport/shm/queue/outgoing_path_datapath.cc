@@ -1,15 +1,15 @@
-#include "transport/shm/queue/outgoing_way_datapath.h"
+#include "transport/shm/queue/outgoing_path_datapath.h"
 
 #include <cstring>
 
 namespace bedplate {
 
-OutgoingWay::OutgoingWay(OutgoingParts& parts, uint32_t peer) noexcept
+OutgoingPath::OutgoingPath(OutgoingParts& parts, uint32_t peer) noexcept
     : parts_(parts), peer_(peer), bell_(parts.place.bell_of(peer)) {
   BP_ASSERT(parts.place.is_peer(peer));
 }
 
-void OutgoingWay::open(uint64_t generation, bool is_open) noexcept {
+void OutgoingPath::open(uint64_t generation, bool is_open) noexcept {
   close();
   parts_.stock.forget(peer_);
   const ShmPlace& place = parts_.place;
@@ -25,7 +25,7 @@ void OutgoingWay::open(uint64_t generation, bool is_open) noexcept {
   BP_DCHECK_SLOW(is_valid());
 }
 
-void OutgoingWay::close() noexcept {
+void OutgoingPath::close() noexcept {
   is_open_ = must_settle_ = false;
   BP_DCHECK(!must_return_box_ || parts_.returning_count > 0);
   if (must_return_box_) --parts_.returning_count;
@@ -33,13 +33,13 @@ void OutgoingWay::close() noexcept {
   BP_DCHECK_SLOW(is_valid());
 }
 
-bool OutgoingWay::has_room() noexcept {
+bool OutgoingPath::has_room() noexcept {
   BP_DCHECK(is_open_);
   if (must_settle_) settle();
   return with_queue(queue_, [](auto& queue) noexcept { return queue.has_room(); });
 }
 
-SendStatus OutgoingWay::send_long(AmId id, std::span<const std::byte> payload) noexcept {
+SendStatus OutgoingPath::send_long(AmId id, std::span<const std::byte> payload) noexcept {
   if (payload.size() > parts_.am_bytes_max) return SendStatus::kTooLong;
   const auto bytes = static_cast<uint32_t>(payload.size());
   if (must_settle_) settle();
@@ -57,7 +57,7 @@ SendStatus OutgoingWay::send_long(AmId id, std::span<const std::byte> payload) n
   return outcome == LongPost::kPosted ? SendStatus::kDone : SendStatus::kAgain;
 }
 
-SendStatus OutgoingWay::send_eager(const SlotHeader& header,
+SendStatus OutgoingPath::send_eager(const SlotHeader& header,
                                    std::span<const std::byte> payload) noexcept {
   BP_DCHECK(header.kind == SlotKind::kEager && header.bytes == payload.size());
   const EagerRegion::Piece piece = take_eager(payload.size());
@@ -72,20 +72,20 @@ SendStatus OutgoingWay::send_eager(const SlotHeader& header,
   return SendStatus::kDone;
 }
 
-EagerRegion::Use OutgoingWay::last_use() noexcept {
+EagerRegion::Use OutgoingPath::last_use() noexcept {
   return with_queue(queue_, [&](auto& queue) noexcept {
     return EagerRegion::Use{peer_, queue.last_index(), queue.kKind, false, this};
   });
 }
 
-bool OutgoingWay::is_consumed(const EagerRegion::Use& use) noexcept {
-  BP_DCHECK(use.way == this);
+bool OutgoingPath::is_consumed(const EagerRegion::Use& use) noexcept {
+  BP_DCHECK(use.path == this);
   if (use.is_answer) return parts_.place.answers_no_more(peer_, use.index);
   if (!is_open_) return true;
   return with_queue(use.queue, [&](auto& queue) noexcept { return queue.is_consumed(use.index); });
 }
 
-void OutgoingWay::use_box(uint32_t box) noexcept {
+void OutgoingPath::use_box(uint32_t box) noexcept {
   BP_ASSERT(is_open_ && box_index_ == kNoBox && queue_ == QueueKind::kFifo);
   box_index_ = box;
   box_.take(parts_.place.segment().box(box));
@@ -93,7 +93,7 @@ void OutgoingWay::use_box(uint32_t box) noexcept {
   settle();
 }
 
-void OutgoingWay::return_box() noexcept {
+void OutgoingPath::return_box() noexcept {
   BP_ASSERT(is_open_ && box_index_ != kNoBox);
   if (must_return_box_) return;
   must_return_box_ = must_settle_ = true;
@@ -101,7 +101,7 @@ void OutgoingWay::return_box() noexcept {
   settle();
 }
 
-void OutgoingWay::settle() noexcept {
+void OutgoingPath::settle() noexcept {
   BP_DCHECK_SLOW(is_valid());
   if (!must_return_box_) {
     // Messages through the box must come after the FIFO's, so wait until all of those were read.
@@ -126,7 +126,7 @@ void OutgoingWay::settle() noexcept {
   BP_DCHECK_SLOW(is_valid());
 }
 
-bool OutgoingWay::is_valid() const noexcept {
+bool OutgoingPath::is_valid() const noexcept {
   if (must_return_box_ && !must_settle_) return false;
   if (must_settle_ && (!is_open_ || box_index_ == kNoBox)) return false;
   const bool is_given_boxes = parts_.place.traits().gives_boxes;
