@@ -24,7 +24,7 @@
 //       ICMP               -> echo is answered; an error sets the path's MTU, and a socket tells it
 //       (all but UDP and echo go to the other shards as well)
 //
-//     a socket sends (port_datagram_socket.h): find the way, make the frame, and
+//     a socket sends (port_datagram_socket.h): find the route, make the frame, and
 //       to this port itself -> looped; own multicast that is heard here -> sent, and looped
 //       the next hop's MAC is unknown -> it waits for the answer; else -> the port, in bursts
 #pragma once
@@ -41,11 +41,11 @@
 #include "transport/dpdk/net/other_shards_datapath.h"
 #include "transport/dpdk/net/path_mtus_datapath.h"
 #include "transport/dpdk/net/port_shared_datapath.h"
+#include "transport/dpdk/net/route_finder_datapath.h"
 #include "transport/dpdk/net/socket_groups_datapath.h"
 #include "transport/dpdk/net/socket_parts.h"
 #include "transport/dpdk/net/socket_table_datapath.h"
 #include "transport/dpdk/net/udp_ports_datapath.h"
-#include "transport/dpdk/net/way_finder_datapath.h"
 
 namespace bedplate {
 
@@ -151,7 +151,7 @@ class NetStack final : private NeighbourAsker {
   SocketTable sockets_;
   OtherShards others_;
   LoopedFrames looped_;
-  WayFinder ways_;
+  RouteFinder route_finder_;
   UdpPorts ports_;
   SocketGroups groups_;
   SocketNotes notes_;

@@ -100,8 +100,8 @@ class PortDatagramSocket final : public DatagramSocket {
     Cursor done;
   };
   // The route of the last datagram, reused while the address stays the same.
-  struct LastWay {
-    DatagramWay way;
+  struct LastRoute {
+    DatagramRoute route;
     DatagramAddress to;
     IpAddress from;
     int error_number = 0;
@@ -115,8 +115,8 @@ class PortDatagramSocket final : public DatagramSocket {
   void keep(rte_mbuf* frame, rte_mbuf* segment) noexcept;
   void give_back_kept() noexcept;
 
-  int find_way(const OutgoingDatagram& datagram, LastWay& last) noexcept;
-  rte_mbuf* make_frame(const OutgoingDatagram& datagram, const LastWay& last, uint32_t offset_bytes,
+  int find_route(const OutgoingDatagram& datagram, LastRoute& last) noexcept;
+  rte_mbuf* make_frame(const OutgoingDatagram& datagram, const LastRoute& last, uint32_t offset_bytes,
                        uint32_t bytes) noexcept;
   void note_sent(uint32_t bytes) noexcept;
   bool flush(Outgoing& outgoing) noexcept;

@@ -154,7 +154,7 @@ uint32_t PortDatagramSocket::tell_room() noexcept {
 
 // ---- Sending ------------------------------------------------------------------------------------
 
-int PortDatagramSocket::find_way(const OutgoingDatagram& datagram, LastWay& last) noexcept {
+int PortDatagramSocket::find_route(const OutgoingDatagram& datagram, LastRoute& last) noexcept {
   const DatagramAddress& to = datagram.to.is_there() ? datagram.to : peer_;
   if (last.is_there && is_same_end(last.to, to) && is_same(last.from, datagram.from)) {
     return last.error_number;
@@ -170,15 +170,15 @@ int PortDatagramSocket::find_way(const OutgoingDatagram& datagram, LastWay& last
     if (from.family == 0 && !is_unspecified(local_.ip) && !is_multicast(local_.ip))
       from = local_.ip;
     if (from.family != 0 && !parts_.routes.is_own(from)) return EADDRNOTAVAIL;
-    return parts_.ways.find(to.ip, from, parts_.time.now_ns, last.way);
+    return parts_.route_finder.find(to.ip, from, parts_.time.now_ns, last.route);
   };
   return last.error_number = check();
 }
 
-rte_mbuf* PortDatagramSocket::make_frame(const OutgoingDatagram& datagram, const LastWay& last,
+rte_mbuf* PortDatagramSocket::make_frame(const OutgoingDatagram& datagram, const LastRoute& last,
                                          uint32_t offset_bytes, uint32_t bytes) noexcept {
   DatagramFields fields;
-  fields.ip.from = last.way.from;
+  fields.ip.from = last.route.from;
   fields.ip.to = last.to.ip;
   fields.ip.traffic_class =
       static_cast<uint8_t>(service_class_ << 2 | static_cast<int>(datagram.ecn));
@@ -188,7 +188,7 @@ rte_mbuf* PortDatagramSocket::make_frame(const OutgoingDatagram& datagram, const
   fields.bytes = datagram.bytes + offset_bytes;
   fields.byte_count = bytes;
   rte_mbuf* frame = parts_.datagrams.make(fields);
-  if (frame != nullptr) FrameSender::set_destination(frame, last.way.mac);
+  if (frame != nullptr) FrameSender::set_destination(frame, last.route.mac);
   return frame;
 }
 
@@ -221,16 +221,16 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
   BP_ASSERT(is_started_);
   DatagramsSent result;
   Outgoing outgoing;
-  LastWay last;
+  LastRoute last;
   Cursor cursor;
   while (cursor.index < datagrams.size()) {
     const OutgoingDatagram& datagram = datagrams[cursor.index];
     uint32_t bytes = datagram.byte_count - cursor.offset_bytes;
     if (datagram.segment_bytes != 0) bytes = std::min(bytes, datagram.segment_bytes);
-    int error_number = find_way(datagram, last);
-    const DatagramWay& way = last.way;
+    int error_number = find_route(datagram, last);
+    const DatagramRoute& route = last.route;
     if (error_number == 0 &&
-        bytes + DatagramSender::header_bytes(local_.ip.family) > way.mtu_bytes) {
+        bytes + DatagramSender::header_bytes(local_.ip.family) > route.mtu_bytes) {
       error_number = EMSGSIZE;
     }
     rte_mbuf* frame = nullptr;
@@ -246,8 +246,8 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
     BP_DCHECK(cursor.offset_bytes <= datagram.byte_count);
     if (cursor.offset_bytes == datagram.byte_count) cursor = {cursor.index + 1, 0};
     const bool is_group = is_multicast(last.to.ip);
-    const bool stays = way.is_own || (is_group && multicast_hops_ == 0);
-    if (stays || way.waits_for != nullptr) {
+    const bool stays = route.is_own || (is_group && multicast_hops_ == 0);
+    if (stays || route.waits_for != nullptr) {
       // Earlier frames must be sent first: if one is refused, the caller sends this one again, too.
       if (!flush(outgoing)) {
         rte_pktmbuf_free(frame);
@@ -256,8 +256,8 @@ DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagra
       }
       note_sent(bytes);
       outgoing.done = cursor;
-      if (way.waits_for != nullptr) {
-        parts_.neighbours.wait(*way.waits_for, frame);
+      if (route.waits_for != nullptr) {
+        parts_.neighbours.wait(*route.waits_for, frame);
       } else if (is_group && !hears_own_multicast_) {
         rte_pktmbuf_free(frame);
       } else {

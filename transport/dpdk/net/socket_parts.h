@@ -7,10 +7,10 @@
 #include "transport/dpdk/net/neighbours_datapath.h"
 #include "transport/dpdk/net/net_counters.h"
 #include "transport/dpdk/net/net_time.h"
+#include "transport/dpdk/net/route_finder_datapath.h"
 #include "transport/dpdk/net/routes_datapath.h"
 #include "transport/dpdk/net/socket_groups_datapath.h"
 #include "transport/dpdk/net/udp_ports_datapath.h"
-#include "transport/dpdk/net/way_finder_datapath.h"
 
 namespace bedplate {
 
@@ -27,7 +27,7 @@ struct SocketParts {
   const Routes& routes;       // the port's addresses
   UdpPorts& ports;            // binds a socket while it is open
   SocketGroups& groups;       // joins and leaves groups
-  WayFinder& ways;            // finds the route to a receiver
+  RouteFinder& route_finder;            // finds the route to a receiver
   Neighbours& neighbours;     // holds frames that wait for a MAC
   DatagramSender& datagrams;  // makes its frames
   FrameSender& frames;        // sends them

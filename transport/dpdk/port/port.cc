@@ -193,13 +193,13 @@ Result<void> Port::attach_rings() {
   }
   const bool is_second = pair->user_count == 1;
   for (uint32_t i = 0; i < options_.queue_count; ++i) {
-    for (uint32_t way = 0; way < 2; ++way) {
-      if (pair->rings[way][i] != nullptr) continue;
+    for (uint32_t direction = 0; direction < 2; ++direction) {
+      if (pair->rings[direction][i] != nullptr) continue;
       const std::string name =
-          "ring:" + pair->name + ":" + std::to_string(way) + ":" + std::to_string(i);
-      pair->rings[way][i] = rte_ring_create(name.c_str(), options_.descriptor_count, SOCKET_ID_ANY,
+          "ring:" + pair->name + ":" + std::to_string(direction) + ":" + std::to_string(i);
+      pair->rings[direction][i] = rte_ring_create(name.c_str(), options_.descriptor_count, SOCKET_ID_ANY,
                                             RING_F_SP_ENQ | RING_F_SC_DEQ);
-      if (pair->rings[way][i] == nullptr) return failed("making the rings of", rte_errno);
+      if (pair->rings[direction][i] == nullptr) return failed("making the rings of", rte_errno);
     }
   }
   const int number = rte_eth_from_rings(

@@ -141,9 +141,9 @@ struct Rig {
   }
   // Lets the stack learn the MAC of `peer`.
   void know(const std::string& peer) {
-    DatagramWay way;
-    must(stack->socket_parts().ways.find(frames::ip(peer), {}, now_ns, way) == 0,
-         "there is no way");
+    DatagramRoute route;
+    must(stack->socket_parts().route_finder.find(frames::ip(peer), {}, now_ns, route) == 0,
+         "there is no route");
     answer_for(peer);
     port.sent.clear();
     port.flags.clear();

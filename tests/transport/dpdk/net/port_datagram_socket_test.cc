@@ -94,8 +94,8 @@ TEST(PortDatagramSocket, AVlanIsOnAllFramesAndNoOtherIsTaken) {
   rig.receive(stripped);
   LONGS_EQUAL(2, end.all.size());
   const SocketParts& parts = rig.stack->socket_parts();
-  DatagramWay way;
-  parts.ways.find(ip("192.0.2.9"), {}, parts.time.now_ns, way);
+  DatagramRoute route;
+  parts.route_finder.find(ip("192.0.2.9"), {}, parts.time.now_ns, route);
   const Bytes asked = rig.port.take_sent();
   CHECK(part(asked, 12, 6) == be(0x8100, 2) + be(7, 2) + be(0x0806, 2));
 }

@@ -13,7 +13,7 @@
 
 namespace bedplate {
 
-struct DatagramWay {
+struct DatagramRoute {
   IpAddress from;
   uint32_t mtu_bytes = 0;
   bool is_own = false;             // to this port itself: no frame leaves
@@ -22,10 +22,10 @@ struct DatagramWay {
 };
 
 // Threads: the shard's.
-class WayFinder {
+class RouteFinder {
  public:
   // The arguments outlive it. `link_mtu_bytes`: the MTU of the port's link.
-  WayFinder(const Routes& routes, Neighbours& neighbours, const PathMtus& paths,
+  RouteFinder(const Routes& routes, Neighbours& neighbours, const PathMtus& paths,
             uint32_t link_mtu_bytes, NetCounters& counters) noexcept
       : routes_(routes),
         neighbours_(neighbours),
@@ -34,7 +34,7 @@ class WayFinder {
         counters_(counters) {}
 
   // `from`: none, or one of the port's own addresses. Returns 0 or an errno value.
-  int find(const IpAddress& to, const IpAddress& from, uint64_t now_ns, DatagramWay& way) noexcept;
+  int find(const IpAddress& to, const IpAddress& from, uint64_t now_ns, DatagramRoute& route) noexcept;
 
  private:
   const Routes& routes_;
