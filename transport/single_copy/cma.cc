@@ -15,7 +15,7 @@
 namespace bedplate {
 namespace {
 
-static_assert(sizeof(CmaWay) <= PeerMemory::kStorageBytes);
+static_assert(sizeof(CmaAccess) <= PeerMemory::kStorageBytes);
 
 constexpr const char* kYamaScope = "/proc/sys/kernel/yama/ptrace_scope";
 
@@ -57,9 +57,9 @@ Result<ExposedRange> CmaCopy::expose(void* memory, uint64_t bytes, bool is_writa
       .address = reinterpret_cast<uint64_t>(memory), .bytes = bytes, .is_writable = is_writable};
 }
 
-Result<PeerWay*> CmaCopy::make_way(const SingleCopyPeer& peer, uint64_t,
+Result<PeerAccess*> CmaCopy::make_access(const SingleCopyPeer& peer, uint64_t,
                                    std::byte* storage) noexcept {
-  return static_cast<PeerWay*>(new (storage) CmaWay(peer));
+  return static_cast<PeerAccess*>(new (storage) CmaAccess(peer));
 }
 
 // Finds the condition of the kernel (ptrace(2), "access mode checking") that fails.

@@ -6,9 +6,9 @@
 
 namespace bedplate {
 
-class CmaWay final : public PeerWay {
+class CmaAccess final : public PeerAccess {
  public:
-  explicit CmaWay(const SingleCopyPeer& peer) noexcept : peer_(peer) {}
+  explicit CmaAccess(const SingleCopyPeer& peer) noexcept : peer_(peer) {}
 
   CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
                    uint64_t bytes) noexcept override;
@@ -33,7 +33,7 @@ class CmaCopy final : public SingleCopy {
   void withdraw(const ExposedRange&) noexcept override {}
 
  protected:
-  Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+  Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t key,
                             std::byte* storage) noexcept override;
   void explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept override;
 };

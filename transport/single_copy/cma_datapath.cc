@@ -17,7 +17,7 @@ constexpr uint64_t kPidStaysNs = 10 * kNsPerMs;
 
 }  // namespace
 
-bool CmaWay::is_still_the_peer() noexcept {
+bool CmaAccess::is_still_the_peer() noexcept {
   const uint64_t now = monotonic_ns();
   BP_DCHECK(now >= seen_ns_);
   if (now - seen_ns_ < kPidStaysNs) return true;
@@ -26,7 +26,7 @@ bool CmaWay::is_still_the_peer() noexcept {
   return true;
 }
 
-CopyOutcome CmaWay::copy(std::byte* local, uint64_t remote, uint64_t bytes,
+CopyOutcome CmaAccess::copy(std::byte* local, uint64_t remote, uint64_t bytes,
                          bool is_write) noexcept {
   BP_DCHECK(bytes > 0);
   BP_DCHECK(bytes <= UINT64_MAX - remote);
@@ -52,12 +52,12 @@ CopyOutcome CmaWay::copy(std::byte* local, uint64_t remote, uint64_t bytes,
   return {CopyEnd::kDone, done};
 }
 
-CopyOutcome CmaWay::read(std::byte* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome CmaAccess::read(std::byte* local, const ExposedRange& range, uint64_t offset,
                          uint64_t bytes) noexcept {
   return copy(local, range.address + offset, bytes, false);
 }
 
-CopyOutcome CmaWay::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome CmaAccess::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
                           uint64_t bytes) noexcept {
   return copy(const_cast<std::byte*>(local), range.address + offset, bytes, true);
 }

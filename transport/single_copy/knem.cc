@@ -11,7 +11,7 @@
 
 namespace bedplate {
 
-static_assert(sizeof(KnemWay) <= PeerMemory::kStorageBytes);
+static_assert(sizeof(KnemAccess) <= PeerMemory::kStorageBytes);
 
 Result<void> KnemCopy::create(const char* path) noexcept {
   BP_TRY_ASSIGN(device_, open_module_device(path, "knem"));
@@ -51,9 +51,9 @@ void KnemCopy::withdraw(const ExposedRange& range) noexcept {
   ioctl(device_.number(), knem::kDestroyRegion, &cookie);
 }
 
-Result<PeerWay*> KnemCopy::make_way(const SingleCopyPeer& peer, uint64_t,
+Result<PeerAccess*> KnemCopy::make_access(const SingleCopyPeer& peer, uint64_t,
                                     std::byte* storage) noexcept {
-  return static_cast<PeerWay*>(new (storage) KnemWay(device_.number(), peer.pidfd));
+  return static_cast<PeerAccess*>(new (storage) KnemAccess(device_.number(), peer.pidfd));
 }
 
 void KnemCopy::explain(const SingleCopyPeer&, int error_number, Error& error) const noexcept {

@@ -7,9 +7,9 @@
 
 namespace bedplate {
 
-class KnemWay final : public PeerWay {
+class KnemAccess final : public PeerAccess {
  public:
-  KnemWay(int device, int pidfd) noexcept : device_(device), pidfd_(pidfd) {}
+  KnemAccess(int device, int pidfd) noexcept : device_(device), pidfd_(pidfd) {}
 
   CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
                    uint64_t bytes) noexcept override;
@@ -34,7 +34,7 @@ class KnemCopy final : public SingleCopy {
   void withdraw(const ExposedRange& range) noexcept override;
 
  protected:
-  Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+  Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t key,
                             std::byte* storage) noexcept override;
   void explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept override;
 

@@ -10,7 +10,7 @@ namespace bedplate {
 
 // If local pages fail, the module reports an unspecific error. If the region is shorter than the
 // peer said, it reports success, and the bytes in `local` stay as they were.
-CopyOutcome KnemWay::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome KnemAccess::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
                           uint64_t bytes, bool is_write) noexcept {
   BP_DCHECK(bytes > 0);
   BP_DCHECK(offset <= range.bytes && bytes <= range.bytes - offset);
@@ -31,12 +31,12 @@ CopyOutcome KnemWay::copy(std::byte* local, const ExposedRange& range, uint64_t 
   return {is_gone ? CopyEnd::kGone : CopyEnd::kRefused, 0};
 }
 
-CopyOutcome KnemWay::read(std::byte* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome KnemAccess::read(std::byte* local, const ExposedRange& range, uint64_t offset,
                           uint64_t bytes) noexcept {
   return copy(local, range, offset, bytes, false);
 }
 
-CopyOutcome KnemWay::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome KnemAccess::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
                            uint64_t bytes) noexcept {
   return copy(const_cast<std::byte*>(local), range, offset, bytes, true);
 }

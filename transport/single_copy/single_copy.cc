@@ -46,8 +46,8 @@ const char* to_text(SingleCopyKind kind) noexcept {
 }
 
 void PeerMemory::close() noexcept {
-  if (way_ != nullptr) way_->~PeerWay();
-  way_ = nullptr;
+  if (access_ != nullptr) access_->~PeerAccess();
+  access_ = nullptr;
 }
 
 CopyOutcome PeerMemory::read(void* local, const ExposedRange& range, uint64_t offset,
@@ -56,7 +56,7 @@ CopyOutcome PeerMemory::read(void* local, const ExposedRange& range, uint64_t of
   if (!holds(range, offset, bytes)) return {CopyEnd::kRefused, 0};
   if (bytes == 0) return {};
   BP_ASSERT(local != nullptr);
-  return checked(way_->read(static_cast<std::byte*>(local), range, offset, bytes), bytes);
+  return checked(access_->read(static_cast<std::byte*>(local), range, offset, bytes), bytes);
 }
 
 CopyOutcome PeerMemory::write(const void* local, const ExposedRange& range, uint64_t offset,
@@ -65,7 +65,7 @@ CopyOutcome PeerMemory::write(const void* local, const ExposedRange& range, uint
   if (range.is_writable == 0 || !holds(range, offset, bytes)) return {CopyEnd::kRefused, 0};
   if (bytes == 0) return {};
   BP_ASSERT(local != nullptr);
-  return checked(way_->write(static_cast<const std::byte*>(local), range, offset, bytes), bytes);
+  return checked(access_->write(static_cast<const std::byte*>(local), range, offset, bytes), bytes);
 }
 
 Result<SingleCopyCard> SingleCopy::card() noexcept {
@@ -85,8 +85,8 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
     error.set_answer("it uses %s", to_text(card.kind));
     return error.set_cure("configure the same order of single copy for both");
   }
-  BP_TRY_ASSIGN(memory.way_, make_way(peer, card.proof.key, memory.storage_));
-  BP_ASSERT(static_cast<void*>(memory.way_) == memory.storage_);  // close() frees nothing
+  BP_TRY_ASSIGN(memory.access_, make_access(peer, card.proof.key, memory.storage_));
+  BP_ASSERT(static_cast<void*>(memory.access_) == memory.storage_);  // close() frees nothing
   uint64_t seen[2] = {};
   errno = EINVAL;  // the range of the card is smaller than its proof
   const CopyOutcome outcome = memory.read(seen, card.proof, 0, sizeof seen);

@@ -69,9 +69,9 @@ struct CopyOutcome {
 
 // One peer's memory by one kind. SingleCopy::attach makes it in PeerMemory's storage; PeerMemory
 // uses it, and has its contract.
-class PeerWay {
+class PeerAccess {
  public:
-  virtual ~PeerWay() = default;
+  virtual ~PeerAccess() = default;
   virtual CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
                            uint64_t bytes) noexcept = 0;
   virtual CopyOutcome write(const std::byte* local, const ExposedRange& range, uint64_t offset,
@@ -90,10 +90,10 @@ class PeerMemory {
   PeerMemory& operator=(const PeerMemory&) = delete;
   ~PeerMemory() { close(); }
 
-  bool is_open() const noexcept { return way_ != nullptr; }
+  bool is_open() const noexcept { return access_ != nullptr; }
   void close() noexcept;
 
-  // Copies `bytes` from `offset` of the peer's `range` to `local`, or the other way. Requires:
+  // Copies `bytes` from `offset` of the peer's `range` to `local`, or back. Requires:
   // is_open(); `local` is memory of this process that stays during the copy; the two ranges of one
   // call do not overlap. `range` may hold anything: it came from the peer. Returns the outcome;
   // never an errno, never a signal; nothing is allocated. Cost: cma and knem one system call; xpmem
@@ -107,7 +107,7 @@ class PeerMemory {
   friend class SingleCopy;
 
   alignas(uint64_t) std::byte storage_[kStorageBytes];
-  PeerWay* way_ = nullptr;
+  PeerAccess* access_ = nullptr;
 };
 
 // One kind, as used by this process. At most one object of each kind in a process (xpmem: closing
@@ -141,8 +141,8 @@ class SingleCopy {
                       PeerMemory& memory) noexcept;
 
  protected:
-  // Makes the PeerWay to `peer` in `storage`, of kStorageBytes. `key`: of the peer's card.
-  virtual Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+  // Makes the PeerAccess to `peer` in `storage`, of kStorageBytes. `key`: of the peer's card.
+  virtual Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t key,
                                     std::byte* storage) noexcept = 0;
   // Adds to `error` why the proof of `peer` could not be copied: answer and cure.
   virtual void explain(const SingleCopyPeer& peer, int error_number,

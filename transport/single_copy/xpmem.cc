@@ -14,7 +14,7 @@
 namespace bedplate {
 namespace {
 
-static_assert(sizeof(XpmemWay) <= PeerMemory::kStorageBytes);
+static_assert(sizeof(XpmemAccess) <= PeerMemory::kStorageBytes);
 
 // The process that has the device open. The module keeps its state by process: the first close of
 // any descriptor ends all of it. A forked child opens its own.
@@ -22,7 +22,7 @@ constinit std::atomic<pid_t> opened_by{0};
 
 }  // namespace
 
-XpmemWay::~XpmemWay() {
+XpmemAccess::~XpmemAccess() {
   for (Window& window : windows_) unmap(window);
   xpmem::Release release{.permit = permit_};
   ioctl(device_, xpmem::kRelease, &release);
@@ -69,7 +69,7 @@ Result<ExposedRange> XpmemCopy::expose(void* memory, uint64_t bytes, bool is_wri
                       .is_writable = is_writable};
 }
 
-Result<PeerWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
+Result<PeerAccess*> XpmemCopy::make_access(const SingleCopyPeer& peer, uint64_t key,
                                      std::byte* storage) noexcept {
   BP_ASSERT(device_.is_open());
   xpmem::Get get{.segment = static_cast<int64_t>(key),
@@ -81,8 +81,8 @@ Result<PeerWay*> XpmemCopy::make_way(const SingleCopyPeer& peer, uint64_t key,
     explain(peer, number, error);
     return error;
   }
-  return static_cast<PeerWay*>(new (storage)
-                                   XpmemWay(device_.number(), peer.pidfd, key, get.permit));
+  return static_cast<PeerAccess*>(new (storage)
+                                   XpmemAccess(device_.number(), peer.pidfd, key, get.permit));
 }
 
 void XpmemCopy::explain(const SingleCopyPeer&, int error_number, Error& error) const noexcept {

@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-class XpmemWay final : public PeerWay {
+class XpmemAccess final : public PeerAccess {
  public:
   // A window pins the pages touched through it: at most 64 MiB for each peer.
   static constexpr uint64_t kWindowBytes = 8u << 20;
@@ -22,11 +22,11 @@ class XpmemWay final : public PeerWay {
   static_assert(kWindowBytes * kWindowCount <= 64u << 20);
 
   // Takes over `permit`.
-  XpmemWay(int device, int pidfd, uint64_t key, int64_t permit) noexcept
+  XpmemAccess(int device, int pidfd, uint64_t key, int64_t permit) noexcept
       : device_(device), pidfd_(pidfd), key_(key), permit_(permit) {}
-  XpmemWay(const XpmemWay&) = delete;
-  XpmemWay& operator=(const XpmemWay&) = delete;
-  ~XpmemWay() override;
+  XpmemAccess(const XpmemAccess&) = delete;
+  XpmemAccess& operator=(const XpmemAccess&) = delete;
+  ~XpmemAccess() override;
 
   // Invariants, looked at before and after each copy: no part of the peer has two windows; each
   // window begins at a multiple of its size and ends at or before the end of the peer's addresses.
@@ -67,7 +67,7 @@ class XpmemCopy final : public SingleCopy {
   void withdraw(const ExposedRange&) noexcept override {}
 
  protected:
-  Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t key,
+  Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t key,
                             std::byte* storage) noexcept override;
   void explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept override;
 

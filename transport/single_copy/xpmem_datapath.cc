@@ -14,11 +14,11 @@ namespace {
 
 // The end of a process's addresses: the module refuses a window that extends beyond it.
 constexpr uint64_t kAddressEnd = (uint64_t{1} << 47) - 4096;
-static_assert(kAddressEnd % 4096 == 0 && XpmemWay::kWindowBytes % 4096 == 0);  // all whole pages
+static_assert(kAddressEnd % 4096 == 0 && XpmemAccess::kWindowBytes % 4096 == 0);  // all whole pages
 
 }  // namespace
 
-bool XpmemWay::is_valid() const noexcept {
+bool XpmemAccess::is_valid() const noexcept {
   for (const Window& window : windows_) {
     if (window.local == nullptr) continue;
     if (window.begin % kWindowBytes != 0 || window.begin >= kAddressEnd) return false;
@@ -31,7 +31,7 @@ bool XpmemWay::is_valid() const noexcept {
 }
 
 // Only the module may unmap the mapping: after any other munmap it would kill this process.
-void XpmemWay::unmap(Window& window) noexcept {
+void XpmemAccess::unmap(Window& window) noexcept {
   if (window.local == nullptr) return;
   xpmem::Detach detach{.address = reinterpret_cast<uint64_t>(window.local)};
   ioctl(device_, xpmem::kDetach, &detach);
@@ -40,7 +40,7 @@ void XpmemWay::unmap(Window& window) noexcept {
 
 // Returns the local address of the window onto the peer's memory from `begin` on; nullptr: there is
 // none.
-std::byte* XpmemWay::map(uint64_t begin) noexcept {
+std::byte* XpmemAccess::map(uint64_t begin) noexcept {
   BP_DCHECK(begin % kWindowBytes == 0 && begin < kAddressEnd);
   for (const Window& window : windows_) {
     if (window.local != nullptr && window.begin == begin) return window.local;
@@ -57,7 +57,7 @@ std::byte* XpmemWay::map(uint64_t begin) noexcept {
   return window.local;
 }
 
-CopyOutcome XpmemWay::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome XpmemAccess::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
                            uint64_t bytes, bool is_write) noexcept {
   BP_KEEPS_VALID(*this);
   BP_DCHECK(offset <= range.bytes && bytes <= range.bytes - offset);
@@ -89,12 +89,12 @@ CopyOutcome XpmemWay::copy(std::byte* local, const ExposedRange& range, uint64_t
   return {CopyEnd::kDone, done};
 }
 
-CopyOutcome XpmemWay::read(std::byte* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome XpmemAccess::read(std::byte* local, const ExposedRange& range, uint64_t offset,
                            uint64_t bytes) noexcept {
   return copy(local, range, offset, bytes, false);
 }
 
-CopyOutcome XpmemWay::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
+CopyOutcome XpmemAccess::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
                             uint64_t bytes) noexcept {
   return copy(const_cast<std::byte*>(local), range, offset, bytes, true);
 }

@@ -19,7 +19,7 @@ namespace {
 
 int written_count = 0;
 
-class LocalWay final : public PeerWay {
+class LocalAccess final : public PeerAccess {
  public:
   CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
                    uint64_t bytes) noexcept override {
@@ -48,11 +48,11 @@ class LocalCopy final : public SingleCopy {
   bool is_refused = false;
 
  protected:
-  Result<PeerWay*> make_way(const SingleCopyPeer& peer, uint64_t,
+  Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t,
                             std::byte* storage) noexcept override {
     ++opened_count;
     if (!is_refused)
-      return static_cast<PeerWay*>(std::construct_at(reinterpret_cast<LocalWay*>(storage)));
+      return static_cast<PeerAccess*>(std::construct_at(reinterpret_cast<LocalAccess*>(storage)));
     Error error;
     error.set_doing("copying from process %d", peer.pid);
     error.set_answer("this test lets nobody");

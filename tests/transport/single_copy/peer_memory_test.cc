@@ -26,9 +26,9 @@ class StandIn final : public SingleCopy {
   const CopyOutcome* instead = nullptr;
 
  protected:
-  class Way final : public PeerWay {
+  class Access final : public PeerAccess {
    public:
-    explicit Way(StandIn& all) noexcept : all_(all) {}
+    explicit Access(StandIn& all) noexcept : all_(all) {}
     CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
                      uint64_t bytes) noexcept override {
       if (all_.instead != nullptr) return *all_.instead;
@@ -42,8 +42,8 @@ class StandIn final : public SingleCopy {
    private:
     StandIn& all_;
   };
-  Result<PeerWay*> make_way(const SingleCopyPeer&, uint64_t, std::byte* storage) noexcept override {
-    return static_cast<PeerWay*>(std::construct_at(reinterpret_cast<Way*>(storage), *this));
+  Result<PeerAccess*> make_access(const SingleCopyPeer&, uint64_t, std::byte* storage) noexcept override {
+    return static_cast<PeerAccess*>(std::construct_at(reinterpret_cast<Access*>(storage), *this));
   }
   void explain(const SingleCopyPeer&, int, Error&) const noexcept override {}
 };
@@ -64,7 +64,7 @@ TEST_GROUP(PeerMemory) {
   void teardown() override { memory.close(); }
 };
 
-TEST(PeerMemory, HandsOnWhatAWaySays) {
+TEST(PeerMemory, HandsOnTheOutcomesOfAnAccess) {
   CHECK(memory.read(local, range, 5, 4).end == CopyEnd::kDone);
   STRCMP_EQUAL("lies", local);
   const CopyOutcome part = {CopyEnd::kRefused, 3};
@@ -74,7 +74,7 @@ TEST(PeerMemory, HandsOnWhatAWaySays) {
 }
 
 // Otherwise a part would count as the whole, and bytes that were never copied would be used.
-TEST(PeerMemory, AWayThatCopiesMoreOrLessThanItSaysIsAProgrammingError) {
+TEST(PeerMemory, AnAccessThatCopiesMoreOrLessThanItSaysIsAProgrammingError) {
   const CopyOutcome more = {CopyEnd::kRefused, 9};
   const CopyOutcome less = {CopyEnd::kDone, 7};
   kind.instead = &more;

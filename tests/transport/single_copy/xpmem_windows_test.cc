@@ -1,4 +1,4 @@
-// The windows of an XpmemWay, without the module: this process answers the module's calls, and
+// The windows of an XpmemAccess, without the module: this process answers the module's calls, and
 // plays a peer with the same memory at the same addresses.
 #include <algorithm>
 #include <cerrno>
@@ -21,13 +21,13 @@ using namespace bedplate;
 
 namespace {
 
-constexpr uint64_t kWindowBytes = XpmemWay::kWindowBytes;
+constexpr uint64_t kWindowBytes = XpmemAccess::kWindowBytes;
 constexpr int64_t kPermit = 3;
 constexpr uint64_t kKey = 5;
 
 // The module's record of windows.
 struct Attached {
-  uint64_t windows[XpmemWay::kWindowCount] = {};  // by their beginning; 0: none
+  uint64_t windows[XpmemAccess::kWindowCount] = {};  // by their beginning; 0: none
   unsigned attached_count = 0;
   unsigned wrong_count = 0;  // attached twice, detached without being attached, or too many
   bool is_refused = false;
@@ -68,7 +68,7 @@ long answer(const uint64_t* arguments) {
 
 // The number of pieces of the peer's memory, more than there are windows. The first piece begins at
 // a window's beginning.
-constexpr uint64_t kPieceCount = XpmemWay::kWindowCount + 2;
+constexpr uint64_t kPieceCount = XpmemAccess::kWindowCount + 2;
 
 std::byte* take_pieces() noexcept {
   void* taken = mmap(nullptr, (kPieceCount + 1) * kWindowBytes, PROT_READ | PROT_WRITE,
@@ -94,27 +94,27 @@ BP_PROBE(xpmem_windows) {
                               1};
   const Fd own(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   {
-    XpmemWay way(-1, own.number(), kKey, kPermit);
+    XpmemAccess access(-1, own.number(), kKey, kPermit);
     std::byte local[16] = {};
     for (uint64_t piece = 1; piece < kPieceCount; ++piece) {
       const uint64_t offset = piece * kWindowBytes - 8;  // half in this piece, half in the next
       std::memset(local, static_cast<int>(piece), sizeof local);
-      BP_PROBE_CHECK(is_done(way.write(local, range, offset, sizeof local), sizeof local));
+      BP_PROBE_CHECK(is_done(access.write(local, range, offset, sizeof local), sizeof local));
       BP_PROBE_CHECK(std::memcmp(pieces + offset, local, sizeof local) == 0);
       std::memset(pieces + offset, 0x55, sizeof local);
-      BP_PROBE_CHECK(is_done(way.read(local, range, offset, sizeof local), sizeof local));
+      BP_PROBE_CHECK(is_done(access.read(local, range, offset, sizeof local), sizeof local));
       BP_PROBE_CHECK(std::memcmp(pieces + offset, local, sizeof local) == 0);
-      BP_PROBE_CHECK(way.is_valid());
+      BP_PROBE_CHECK(access.is_valid());
     }
     BP_PROBE_CHECK(module_state.attached_count == kPieceCount);  // each piece once
-    BP_PROBE_CHECK(is_done(way.read(local, range, 0, 1), 1));    // the first window was detached
+    BP_PROBE_CHECK(is_done(access.read(local, range, 0, 1), 1));    // the first window was detached
     BP_PROBE_CHECK(module_state.attached_count == kPieceCount + 1);
     // The second window was detached as well, and can no longer be attached. The first one is
     // attached.
     module_state.is_refused = true;
-    const CopyOutcome part = way.read(local, range, kWindowBytes - 8, sizeof local);
+    const CopyOutcome part = access.read(local, range, kWindowBytes - 8, sizeof local);
     BP_PROBE_CHECK(part.end == CopyEnd::kRefused && part.bytes == 8);
-    BP_PROBE_CHECK(way.is_valid());
+    BP_PROBE_CHECK(access.is_valid());
   }
   BP_PROBE_CHECK(module_state.wrong_count == 0 && module_state.is_released);
   for (const uint64_t window : module_state.windows) BP_PROBE_CHECK(window == 0);
