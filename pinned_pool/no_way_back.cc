@@ -27,7 +27,7 @@ namespace {
 constexpr uint32_t kMappingStops = kMappingSealStops | kLibcCallStops | kSeccompStops;
 constexpr uint32_t kMoveStops = kPinStops | kLibcCallStops | kSeccompStops;
 
-constexpr Way kWays[] = {
+constexpr WayBack kWaysBack[] = {
     {"munmap", kMappingStops},
     {"mremap", kMappingStops},
     {"mprotect", kMappingStops},
@@ -53,13 +53,13 @@ constexpr Way kWays[] = {
     {"compaction", kPinStops},
 };
 
-// Each way is listed once, with known stoppers; a way that every kernel stops has no other stopper.
+// Each way back is listed once, with known stoppers; one that every kernel stops has no other.
 constexpr bool is_sound() noexcept {
-  for (const Way& way : kWays) {
-    if (way.stoppers == 0 || way.stoppers >= 2 * kSeccompStops) return false;
-    if ((way.stoppers & kKernelStops) != 0 && way.stoppers != kKernelStops) return false;
-    for (const Way* other = kWays; other != &way; ++other) {
-      if (std::string_view(other->name) == way.name) return false;
+  for (const WayBack& way_back : kWaysBack) {
+    if (way_back.stoppers == 0 || way_back.stoppers >= 2 * kSeccompStops) return false;
+    if ((way_back.stoppers & kKernelStops) != 0 && way_back.stoppers != kKernelStops) return false;
+    for (const WayBack* other = kWaysBack; other != &way_back; ++other) {
+      if (std::string_view(other->name) == way_back.name) return false;
     }
   }
   return true;
@@ -68,23 +68,24 @@ static_assert(is_sound());
 
 }  // namespace
 
-std::span<const Way> all_ways() noexcept { return kWays; }
+std::span<const WayBack> all_ways_back() noexcept { return kWaysBack; }
 
-WayState state_of(const Way& way, uint32_t stoppers) noexcept {
-  const uint32_t in_force = way.stoppers & (stoppers | kKernelStops);
-  if ((in_force & ~static_cast<uint32_t>(kLibcCallStops)) != 0) return WayState::kStopped;
-  return in_force != 0 ? WayState::kStoppedInLibc : WayState::kOpen;
+WayBackState state_of(const WayBack& way_back, uint32_t stoppers) noexcept {
+  const uint32_t in_force = way_back.stoppers & (stoppers | kKernelStops);
+  if ((in_force & ~static_cast<uint32_t>(kLibcCallStops)) != 0) return WayBackState::kStopped;
+  return in_force != 0 ? WayBackState::kStoppedInLibc : WayBackState::kOpen;
 }
 
-uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_bytes) noexcept {
+uint32_t list_ways_back(uint32_t stoppers, WayBackState state, char* text,
+                        size_t text_bytes) noexcept {
   BP_ASSERT(text_bytes > 0);
   uint32_t count = 0;
   size_t used = 0;
   text[0] = '\0';
-  for (const Way& way : kWays) {
-    if (state_of(way, stoppers) != state) continue;
+  for (const WayBack& way_back : kWaysBack) {
+    if (state_of(way_back, stoppers) != state) continue;
     const int wrote =
-        std::snprintf(text + used, text_bytes - used, "%s%s", count > 0 ? ", " : "", way.name);
+        std::snprintf(text + used, text_bytes - used, "%s%s", count > 0 ? ", " : "", way_back.name);
     ++count;
     used += static_cast<size_t>(wrote);
     if (used >= text_bytes) used = text_bytes - 1;
@@ -117,7 +118,8 @@ uint32_t available_stoppers() noexcept {
 
 bool munmap_is_refused() noexcept {
   const PinnedPool& pool = process_pool();
-  if (!pool.is_sealed() || state_of(kWays[0], pool.stoppers()) == WayState::kOpen) return false;
+  if (!pool.is_sealed() || state_of(kWaysBack[0], pool.stoppers()) == WayBackState::kOpen)
+    return false;
   return munmap(pool.segment(0).address, 4096) == -1 && errno == EPERM;
 }
 

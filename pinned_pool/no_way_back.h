@@ -1,12 +1,12 @@
-// No way back: a table of all ways to take memory from under a registration, with the stoppers of
-// each way.
+// No way back: a table of all ways back, with the stoppers of each.
 //
-// A way takes pages out of the pool's mappings or memfds, or moves the content of a page to another
-// physical page. The kernel stops most ways once the pool is sealed. The runtime refuses the other
-// calls if the program makes them through libc (alloc/memory_calls.cc); a seccomp filter refuses
-// them as raw system calls, too (pinned_pool/seccomp_filter.h). Boot, `stats` and `doctor` name
-// each way that is left open. docs/pool.md has the same table in words; tests try each way through
-// libc and as a raw call.
+// A way back is a system call, or an action of the kernel, that takes memory from under a registration: it
+// takes pages out of the pool's mappings or memfds, or moves the content of a page to another
+// physical page. The kernel stops most ways back once the pool is sealed. The runtime refuses the
+// other calls if the program makes them through libc (alloc/memory_calls.cc); a seccomp filter
+// refuses them as raw system calls, too (pinned_pool/seccomp_filter.h). Boot, `stats` and `doctor`
+// name each way back that is left open. docs/pool.md has the same table in words; tests try each
+// through libc and as a raw call.
 #pragma once
 
 #include <cstddef>
@@ -26,24 +26,25 @@ enum Stopper : uint32_t {
   kSeccompStops = 64,     // [pool] enforce = "seccomp"
 };
 
-struct Way {
+struct WayBack {
   const char* name;
-  uint32_t stoppers;  // each of them alone stops the way
+  uint32_t stoppers;  // each of them alone stops the way back
 };
 
-// All ways, each once.
-std::span<const Way> all_ways() noexcept;
+// All ways back, each once.
+std::span<const WayBack> all_ways_back() noexcept;
 
-enum class WayState {
+enum class WayBackState {
   kStopped,
   kStoppedInLibc,  // refused through libc, not as a raw system call
   kOpen,
 };
-WayState state_of(const Way& way, uint32_t stoppers) noexcept;
+WayBackState state_of(const WayBack& way_back, uint32_t stoppers) noexcept;
 
-// Writes the names of all ways in `state`, separated by commas, into `text`: always terminated,
-// truncated if too long. Returns the number of these ways.
-uint32_t list_ways(uint32_t stoppers, WayState state, char* text, size_t text_bytes) noexcept;
+// Writes the names of all ways back in `state`, separated by commas, into `text`: always
+// terminated, truncated if too long. Returns their number.
+uint32_t list_ways_back(uint32_t stoppers, WayBackState state, char* text,
+                        size_t text_bytes) noexcept;
 
 // Seals the memfd `fd` against every further writable mapping and against holes. From then on all
 // processes, this one included, can only map it read-only. Returns 0 or an errno value.

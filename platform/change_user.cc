@@ -77,7 +77,7 @@ Result<void> check_thread(pid_t thread, const User& user) {
 }
 
 // Checks that this process cannot become root again. Saved ids or capabilities would allow it.
-Result<void> check_no_way_back(const User& user) noexcept {
+Result<void> check_cannot_become_root(const User& user) noexcept {
   const uint32_t root = 0;
   const bool is_refused = syscall(SYS_setresuid, root, root, root) != 0 && errno == EPERM &&
                           syscall(SYS_setresgid, root, root, root) != 0 && errno == EPERM &&
@@ -116,7 +116,7 @@ Result<void> become_user(const User& user, uint64_t kept) {
   BP_TRY_ASSIGN(const auto threads, list_threads());
   for (const pid_t thread : threads) BP_TRY(check_thread(thread, user));
   BP_TRY(check_capabilities(kept));
-  return check_no_way_back(user);
+  return check_cannot_become_root(user);
 }
 
 Result<void> look_as_user(const User& user, uint64_t kept, const Look& look,

@@ -15,7 +15,7 @@ namespace bedplate {
 namespace {
 
 constexpr unsigned kDirectoryMode = 0755;
-constexpr uint64_t kWaysBack = uint64_t{1} << CAP_SETUID | uint64_t{1} << CAP_SETGID;
+constexpr uint64_t kRootCapabilities = uint64_t{1} << CAP_SETUID | uint64_t{1} << CAP_SETGID;
 
 Error refusal(const std::string& user) noexcept {
   return configuration_error_while("giving up root for [appliance] user = \"%s\"", user.c_str());
@@ -23,7 +23,7 @@ Error refusal(const std::string& user) noexcept {
 
 Result<void> check_capabilities_asked(const std::string& user, const AppliancePlan& plan) {
   for (const ServiceNeeds& service : plan.services) {
-    if ((service.capabilities & kWaysBack) == 0) continue;
+    if ((service.capabilities & kRootCapabilities) == 0) continue;
     return refusal(user)
         .set_answer("the service %s asks for CAP_SETUID or CAP_SETGID, with which it could become "
                     "root again",

@@ -47,7 +47,7 @@ void describe(CounterTable& table, PoolCounters& c) {
               "The properties of malloc in this process that boot has verified.");
 }
 
-void describe(CounterTable& table, WayCounters& c) {
+void describe(CounterTable& table, WayBackCounters& c) {
   table.state("state", c.state, "stopped|refused in libc only|open",
               "The state of this method of taking memory from the pool.");
 }
@@ -109,8 +109,8 @@ void PoolCountersKeeper::create(CountersFile& file, const AppliancePlan& plan) {
   file_ = &file;
   pool_ = &file.runtime<PoolCounters>("pool");
   heap_ = &file.runtime<HeapCounters>("heap");
-  for (const Way& way : all_ways()) {
-    ways_.push_back(&file.runtime<WayCounters>("way_back", way.name));
+  for (const WayBack& way_back : all_ways_back()) {
+    ways_back_.push_back(&file.runtime<WayBackCounters>("way_back", way_back.name));
   }
   for (const SegmentPlan& segment : plan.pool.segments) {
     segments_.push_back(&file.runtime<SegmentCounters>("segment", segment.owner.view()));
@@ -134,8 +134,8 @@ void PoolCountersKeeper::pool_sealed(const PinnedPool& pool, const PoolMap& map,
   pool_->is_enforced_by_kernel.set((pool.stoppers() & kMappingSealStops) != 0);
   pool_->support_level.set(support_level);
   has_accounts_ = includes(static_cast<SupportLevel>(support_level), SupportLevel::kFree);
-  for (size_t i = 0; i < ways_.size(); ++i) {
-    ways_[i]->state.set(static_cast<uint64_t>(state_of(all_ways()[i], pool.stoppers())));
+  for (size_t i = 0; i < ways_back_.size(); ++i) {
+    ways_back_[i]->state.set(static_cast<uint64_t>(state_of(all_ways_back()[i], pool.stoppers())));
   }
   for (uint32_t i = 0; i < std::min<size_t>(map.segment_count, segments_.size()); ++i) {
     const PoolMapSegment& segment = map.segments[i];

@@ -29,9 +29,9 @@ struct PoolCounters {
   Counter support_level;  // the bits of SupportLevel
 };
 
-// A route by which memory could leave the pool (pinned_pool/no_way_back.h).
-struct WayCounters {
-  Counter state;  // WayState
+// A way back: a route by which memory could leave the pool (pinned_pool/no_way_back.h).
+struct WayBackCounters {
+  Counter state;  // WayBackState
 };
 
 // A segment in the terms in which the audit compares it with the kernel's maps: PoolMapSegment.
@@ -75,7 +75,7 @@ struct HeapClassCounters {
 };
 
 void describe(CounterTable& table, PoolCounters& counters);
-void describe(CounterTable& table, WayCounters& counters);
+void describe(CounterTable& table, WayBackCounters& counters);
 void describe(CounterTable& table, SegmentCounters& counters);
 void describe(CounterTable& table, OwnerCounters& counters);
 void describe(CounterTable& table, HeapCounters& counters);
@@ -115,7 +115,7 @@ class PoolCountersKeeper {
   PoolCounters* pool_ = nullptr;
   HeapCounters* heap_ = nullptr;
   std::vector<SegmentCounters*> segments_;
-  std::vector<WayCounters*> ways_;
+  std::vector<WayBackCounters*> ways_back_;
   std::vector<Owner> owners_;
   HeapOwnerCounters* heap_owners_[kHeapOwnerCountMax] = {};
   HeapClass classes_[kHeapClassCountMax] = {};

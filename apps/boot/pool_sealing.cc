@@ -79,14 +79,14 @@ Result<void> PoolSealing::audit(const PoolMap& map) noexcept {
 
 void PoolSealing::report_ways_back(const char* appliance, const PinnedPool& pool) noexcept {
   const uint32_t stoppers = pool.stoppers();
-  char ways[512];
-  if (list_ways(stoppers, WayState::kOpen, ways, sizeof ways) > 0) {
-    BP_LOG_WARNING("%s: not prevented here: %s (docs/pool.md)", appliance, ways);
+  char ways_back[512];
+  if (list_ways_back(stoppers, WayBackState::kOpen, ways_back, sizeof ways_back) > 0) {
+    BP_LOG_WARNING("%s: not prevented here: %s (docs/pool.md)", appliance, ways_back);
   }
-  if (list_ways(stoppers, WayState::kStoppedInLibc, ways, sizeof ways) > 0) {
+  if (list_ways_back(stoppers, WayBackState::kStoppedInLibc, ways_back, sizeof ways_back) > 0) {
     BP_LOG_INFO("%s: refused in libc, but not as raw system calls (that needs [pool] enforce = "
                 "\"seccomp\"): %s",
-                appliance, ways);
+                appliance, ways_back);
   }
 }
 

@@ -4,7 +4,7 @@
 //     seal()              pin pages that no device has registered, lock the program, seal the pool,
 //                         install the filter of system calls, prove malloc, limit heap owners
 //     audit()             the maps of the process are those of the pool
-//     report_ways_back()  the log lists the ways to take memory back that nothing here stops
+//     report_ways_back()  the log lists the ways back that nothing here stops
 //
 // Threads: the main thread; the shards' threads exist and wait, so no other thread allocates.
 #pragma once

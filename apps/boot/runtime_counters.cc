@@ -130,7 +130,8 @@ static void add_sources(const RuntimeParts& parts, std::vector<CounterSet>* sets
 std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts) {
   const Configuration& configuration = parts.configuration;
   std::vector<CounterSet> sets = {set_of<PoolCounters>("pool")};
-  for (const Way& way : all_ways()) sets.push_back(set_of<WayCounters>("way_back", way.name));
+  for (const WayBack& way_back : all_ways_back())
+    sets.push_back(set_of<WayBackCounters>("way_back", way_back.name));
   for (const SegmentPlan& segment : parts.pool.segments) {
     sets.push_back(set_of<SegmentCounters>("segment", segment.owner.text));
   }
@@ -176,7 +177,7 @@ std::vector<CounterSet> plan_runtime_counters(const RuntimeParts& parts) {
 
 std::vector<CounterSet> all_runtime_counters() {
   return {set_of<PoolCounters>("pool"),
-          set_of<WayCounters>("way_back", "WAY"),
+          set_of<WayBackCounters>("way_back", "WAY"),
           set_of<SegmentCounters>("segment", "OWNER"),
           set_of<OwnerCounters>("owner", "OWNER"),
           set_of<HeapCounters>("heap"),

@@ -123,12 +123,12 @@ def expect_served(guest, segments, backend):
     guest.expect(r"^== exit 0$")
     counters = json.loads(guest.expect(r"== stats\n(\{[\s\S]*?^\})").group(1))
     pool = counters["pool"]
-    ways = {way: said["state"] for way, said in counters["way_back"].items()}
+    ways_back = {way_back: said["state"] for way_back, said in counters["way_back"].items()}
     seen = (pool["sealed"], pool["enforced_by_kernel"], counters["audit"],
             sorted((owner, segment["page_bytes"], segment["node"])
                    for owner, segment in counters["segment"].items() if owner != "boot"),
             list(counters["shard"].values())[0]["backend"], pool["support_level"],
-            ways["munmap"], "open" in ways.values())
+            ways_back["munmap"], "open" in ways_back.values())
     wanted = (True, False, "ok", sorted(segments), backend, "FREE CHUNK MUNMAP",
               "refused in libc only", False)
     if seen != wanted:

@@ -82,7 +82,7 @@ TEST(ChangeUser, AThreadThatWasThereBeforeIsFound) {
               }));
 }
 
-TEST(ChangeUser, AWayBackIsFound) {
+TEST(ChangeUser, ACapabilityToBecomeRootIsFound) {
   if (test::kIsSanitized) BP_SKIP(kHasThread);
   if (!can_change()) BP_SKIP(kNeedsRoot);
   const auto problems = found_as_nobody([](auto*) {}, kSetUid);

@@ -111,17 +111,18 @@ def stacks_are_planned(box, layout, sockets):
 
 @test(sockets=BACKENDS, enforce=["kernel", "seccomp"])
 def no_way_back(box, sockets, enforce):
-    """Open ways to return memory are reported by name. With the filter none is open, and the
-    appliance still serves."""
+    """Open ways back are reported by name. With the filter none is open, and the appliance still
+    serves."""
     configuration = box.configuration(sockets=sockets)
     configuration["pool"]["enforce"] = enforce
     appliance = box.appliance(configuration)
     stats = appliance.stats()
-    ways = {state: [way for way, said in stats["way_back"].items() if said["state"] == state]
-            for state in ("open", "refused in libc only")}
-    libc_only = ways["refused in libc only"]
+    ways_back = {state: [way_back for way_back, said in stats["way_back"].items()
+                         if said["state"] == state]
+                 for state in ("open", "refused in libc only")}
+    libc_only = ways_back["refused in libc only"]
     if enforce == "seccomp":
-        expect(ways, {"open": [], "refused in libc only": []}, "the ways back")
+        expect(ways_back, {"open": [], "refused in libc only": []}, "the ways back")
         expect_in("Seccomp:\t2", read_text(f"/proc/{appliance.pid}/status"), "the status")
     else:
         expect_in("munlock, then madvise GUARD_INSTALL", libc_only, "what only libc refuses")

@@ -1,6 +1,6 @@
-// Tries every way of taking memory from under a registration on a sealed pool: as a raw system call
-// and through libc. A way that the runtime reports as stopped must be refused, or change nothing.
-// In the end every page of the pool has its earlier content and physical page.
+// Tries every way back, which takes memory from under a registration, on a sealed pool: as a raw
+// system call and through libc. One that the runtime reports as stopped must be refused, or change
+// nothing. In the end every page of the pool has its earlier content and physical page.
 //
 // Each trial runs in a fresh process, on that process's own pool, because a seal is final.
 #include "pinned_pool/no_way_back.h"
@@ -103,7 +103,7 @@ int compact(const Segment&) {
 }
 
 struct Trial {
-  const char* way;
+  const char* way_back;
   int (*raw)(const Segment&);
   int (*libc)(const Segment&);     // nullptr: libc has no such function
   bool costs_the_machine = false;  // its raw call takes a page from the machine for good
@@ -203,21 +203,21 @@ bool is_filled(const Segment& segment) {
 [[noreturn]] void fail(const Trial& trial, const char* how, const Segment& segment,
                        const char* what) {
   const std::string text =
-      std::string(how) + " " + trial.way + " of " + segment.owner.text + ": " + what;
+      std::string(how) + " " + trial.way_back + " of " + segment.owner.text + ": " + what;
   test::probe_failed(__FILE__, __LINE__, text.c_str());
 }
 
-// Tries all ways on the segments, which `stoppers` protect.
+// Tries all ways back on the segments, which `stoppers` protect.
 void try_all(const std::vector<const Segment*>& segments, uint32_t stoppers) {
   for (const Segment* segment : segments) {
     fill(*segment);
     const std::vector<uint64_t> before = physical_pages(*segment);
     for (const Trial& trial : kTrials) {
-      const auto way = std::find_if(all_ways().begin(), all_ways().end(), [&](const Way& known) {
-        return std::string_view(known.name) == trial.way;
-      });
-      BP_PROBE_CHECK(way != all_ways().end());
-      const WayState state = state_of(*way, stoppers);
+      const auto way_back = std::find_if(
+          all_ways_back().begin(), all_ways_back().end(),
+          [&](const WayBack& known) { return std::string_view(known.name) == trial.way_back; });
+      BP_PROBE_CHECK(way_back != all_ways_back().end());
+      const WayBackState state = state_of(*way_back, stoppers);
       const auto attempt = [&](int (*call)(const Segment&), const char* how) {
         const int said = call(*segment);
         if (!is_filled(*segment)) fail(trial, how, *segment, "the content is gone");
@@ -225,10 +225,10 @@ void try_all(const std::vector<const Segment*>& segments, uint32_t stoppers) {
         return said;
       };
       const bool is_affordable = !trial.costs_the_machine || is_disposable_machine();
-      if (is_affordable && state == WayState::kStopped) attempt(trial.raw, "raw");
-      if (trial.libc == nullptr || state == WayState::kOpen) continue;
+      if (is_affordable && state == WayBackState::kStopped) attempt(trial.raw, "raw");
+      if (trial.libc == nullptr || state == WayBackState::kOpen) continue;
       const int said = attempt(trial.libc, "libc");
-      const bool is_ours = (stoppers & way->stoppers & kLibcCallStops) != 0;
+      const bool is_ours = (stoppers & way_back->stoppers & kLibcCallStops) != 0;
       if (is_ours && said != EPERM) fail(trial, "libc", *segment, "it was not refused");
     }
   }
@@ -262,13 +262,14 @@ std::vector<const Segment*> make_pool(PagePin& pin) {
 
 TEST_GROUP(NoWayBack){};
 
-TEST(NoWayBack, EveryWayIsTried) {
-  LONGS_EQUAL(std::size(kTrials), all_ways().size());
-  for (const Way& way : all_ways()) {
-    CHECK_TEXT(
-        std::any_of(std::begin(kTrials), std::end(kTrials),
-                    [&](const Trial& trial) { return std::string_view(trial.way) == way.name; }),
-        way.name);
+TEST(NoWayBack, EveryWayBackIsTried) {
+  LONGS_EQUAL(std::size(kTrials), all_ways_back().size());
+  for (const WayBack& way_back : all_ways_back()) {
+    CHECK_TEXT(std::any_of(std::begin(kTrials), std::end(kTrials),
+                           [&](const Trial& trial) {
+                             return std::string_view(trial.way_back) == way_back.name;
+                           }),
+               way_back.name);
   }
 }
 
@@ -293,9 +294,10 @@ BP_PROBE(SeccompStopsRawCallsToo) {
   const auto segments = make_pool(pin);
   put_seccomp_in_force();
   char open[256];
-  BP_PROBE_CHECK(list_ways(process_pool().stoppers(), WayState::kOpen, open, sizeof open) == 0);
   BP_PROBE_CHECK(
-      list_ways(process_pool().stoppers(), WayState::kStoppedInLibc, open, sizeof open) == 0);
+      list_ways_back(process_pool().stoppers(), WayBackState::kOpen, open, sizeof open) == 0);
+  BP_PROBE_CHECK(list_ways_back(process_pool().stoppers(), WayBackState::kStoppedInLibc, open,
+                                sizeof open) == 0);
   try_all(segments, process_pool().stoppers());
 }
 TEST(NoWayBack, SeccompStopsRawCallsToo) {
@@ -437,22 +439,22 @@ TEST(NoWayBack, AnotherProcessCanOnlyRead) {
 // ---- The table ----
 
 TEST(NoWayBack, OneStopperIsEnough) {
-  const Way way = {"w", kMappingSealStops | kLibcCallStops};
-  CHECK(state_of(way, 0) == WayState::kOpen);
-  CHECK(state_of(way, kPinStops) == WayState::kOpen);
-  CHECK(state_of(way, kLibcCallStops) == WayState::kStoppedInLibc);
-  CHECK(state_of(way, kMappingSealStops) == WayState::kStopped);
-  CHECK(state_of({"w", kKernelStops}, 0) == WayState::kStopped);
+  const WayBack way_back = {"w", kMappingSealStops | kLibcCallStops};
+  CHECK(state_of(way_back, 0) == WayBackState::kOpen);
+  CHECK(state_of(way_back, kPinStops) == WayBackState::kOpen);
+  CHECK(state_of(way_back, kLibcCallStops) == WayBackState::kStoppedInLibc);
+  CHECK(state_of(way_back, kMappingSealStops) == WayBackState::kStopped);
+  CHECK(state_of({"w", kKernelStops}, 0) == WayBackState::kStopped);
 }
 
 TEST(NoWayBack, ListsNamesAndCutsThemOff) {
   char text[512];
   const uint32_t all = kSizeSealStops | kWriteSealStops | kMappingSealStops | kPinStops;
-  LONGS_EQUAL(1, list_ways(all, WayState::kOpen, text, sizeof text));
+  LONGS_EQUAL(1, list_ways_back(all, WayBackState::kOpen, text, sizeof text));
   STRCMP_EQUAL("munlock, then madvise GUARD_INSTALL", text);
-  LONGS_EQUAL(0, list_ways(all | kSeccompStops, WayState::kOpen, text, sizeof text));
+  LONGS_EQUAL(0, list_ways_back(all | kSeccompStops, WayBackState::kOpen, text, sizeof text));
   STRCMP_EQUAL("", text);
   char small[12];
-  CHECK(list_ways(0, WayState::kOpen, small, sizeof small) > 10);
+  CHECK(list_ways_back(0, WayBackState::kOpen, small, sizeof small) > 10);
   STRCMP_EQUAL("munmap, mre", small);
 }

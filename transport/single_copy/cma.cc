@@ -58,7 +58,7 @@ Result<ExposedRange> CmaCopy::expose(void* memory, uint64_t bytes, bool is_writa
 }
 
 Result<PeerAccess*> CmaCopy::make_access(const SingleCopyPeer& peer, uint64_t,
-                                   std::byte* storage) noexcept {
+                                         std::byte* storage) noexcept {
   return static_cast<PeerAccess*>(new (storage) CmaAccess(peer));
 }
 

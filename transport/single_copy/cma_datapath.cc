@@ -27,7 +27,7 @@ bool CmaAccess::is_still_the_peer() noexcept {
 }
 
 CopyOutcome CmaAccess::copy(std::byte* local, uint64_t remote, uint64_t bytes,
-                         bool is_write) noexcept {
+                            bool is_write) noexcept {
   BP_DCHECK(bytes > 0);
   BP_DCHECK(bytes <= UINT64_MAX - remote);
   uint64_t done = 0;
@@ -53,12 +53,12 @@ CopyOutcome CmaAccess::copy(std::byte* local, uint64_t remote, uint64_t bytes,
 }
 
 CopyOutcome CmaAccess::read(std::byte* local, const ExposedRange& range, uint64_t offset,
-                         uint64_t bytes) noexcept {
+                            uint64_t bytes) noexcept {
   return copy(local, range.address + offset, bytes, false);
 }
 
 CopyOutcome CmaAccess::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
-                          uint64_t bytes) noexcept {
+                             uint64_t bytes) noexcept {
   return copy(const_cast<std::byte*>(local), range.address + offset, bytes, true);
 }
 

@@ -52,7 +52,7 @@ void KnemCopy::withdraw(const ExposedRange& range) noexcept {
 }
 
 Result<PeerAccess*> KnemCopy::make_access(const SingleCopyPeer& peer, uint64_t,
-                                    std::byte* storage) noexcept {
+                                          std::byte* storage) noexcept {
   return static_cast<PeerAccess*>(new (storage) KnemAccess(device_.number(), peer.pidfd));
 }
 

@@ -11,7 +11,7 @@ namespace bedplate {
 // If local pages fail, the module reports an unspecific error. If the region is shorter than the
 // peer said, it reports success, and the bytes in `local` stay as they were.
 CopyOutcome KnemAccess::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
-                          uint64_t bytes, bool is_write) noexcept {
+                             uint64_t bytes, bool is_write) noexcept {
   BP_DCHECK(bytes > 0);
   BP_DCHECK(offset <= range.bytes && bytes <= range.bytes - offset);
   const knem::Piece piece{.address = reinterpret_cast<uint64_t>(local), .bytes = bytes};
@@ -32,12 +32,12 @@ CopyOutcome KnemAccess::copy(std::byte* local, const ExposedRange& range, uint64
 }
 
 CopyOutcome KnemAccess::read(std::byte* local, const ExposedRange& range, uint64_t offset,
-                          uint64_t bytes) noexcept {
+                             uint64_t bytes) noexcept {
   return copy(local, range, offset, bytes, false);
 }
 
 CopyOutcome KnemAccess::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
-                           uint64_t bytes) noexcept {
+                              uint64_t bytes) noexcept {
   return copy(const_cast<std::byte*>(local), range, offset, bytes, true);
 }
 

@@ -143,7 +143,7 @@ class SingleCopy {
  protected:
   // Makes the PeerAccess to `peer` in `storage`, of kStorageBytes. `key`: of the peer's card.
   virtual Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t key,
-                                    std::byte* storage) noexcept = 0;
+                                          std::byte* storage) noexcept = 0;
   // Adds to `error` why the proof of `peer` could not be copied: answer and cure.
   virtual void explain(const SingleCopyPeer& peer, int error_number,
                        Error& error) const noexcept = 0;

@@ -70,7 +70,7 @@ Result<ExposedRange> XpmemCopy::expose(void* memory, uint64_t bytes, bool is_wri
 }
 
 Result<PeerAccess*> XpmemCopy::make_access(const SingleCopyPeer& peer, uint64_t key,
-                                     std::byte* storage) noexcept {
+                                           std::byte* storage) noexcept {
   BP_ASSERT(device_.is_open());
   xpmem::Get get{.segment = static_cast<int64_t>(key),
                  .flags = xpmem::kReadWrite,
@@ -82,7 +82,7 @@ Result<PeerAccess*> XpmemCopy::make_access(const SingleCopyPeer& peer, uint64_t 
     return error;
   }
   return static_cast<PeerAccess*>(new (storage)
-                                   XpmemAccess(device_.number(), peer.pidfd, key, get.permit));
+                                      XpmemAccess(device_.number(), peer.pidfd, key, get.permit));
 }
 
 void XpmemCopy::explain(const SingleCopyPeer&, int error_number, Error& error) const noexcept {

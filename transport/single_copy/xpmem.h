@@ -68,7 +68,7 @@ class XpmemCopy final : public SingleCopy {
 
  protected:
   Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t key,
-                            std::byte* storage) noexcept override;
+                                  std::byte* storage) noexcept override;
   void explain(const SingleCopyPeer& peer, int error_number, Error& error) const noexcept override;
 
  private:

@@ -58,7 +58,7 @@ std::byte* XpmemAccess::map(uint64_t begin) noexcept {
 }
 
 CopyOutcome XpmemAccess::copy(std::byte* local, const ExposedRange& range, uint64_t offset,
-                           uint64_t bytes, bool is_write) noexcept {
+                              uint64_t bytes, bool is_write) noexcept {
   BP_KEEPS_VALID(*this);
   BP_DCHECK(offset <= range.bytes && bytes <= range.bytes - offset);
   const uint64_t remote = range.address + offset;
@@ -90,12 +90,12 @@ CopyOutcome XpmemAccess::copy(std::byte* local, const ExposedRange& range, uint6
 }
 
 CopyOutcome XpmemAccess::read(std::byte* local, const ExposedRange& range, uint64_t offset,
-                           uint64_t bytes) noexcept {
+                              uint64_t bytes) noexcept {
   return copy(local, range, offset, bytes, false);
 }
 
 CopyOutcome XpmemAccess::write(const std::byte* local, const ExposedRange& range, uint64_t offset,
-                            uint64_t bytes) noexcept {
+                               uint64_t bytes) noexcept {
   return copy(const_cast<std::byte*>(local), range, offset, bytes, true);
 }
 

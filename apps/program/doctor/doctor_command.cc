@@ -115,7 +115,7 @@ Finding sealing() {
                      "it needs Linux 6.10; on older kernels set [pool] enforce = \"seccomp\"");
 }
 
-// The ways by which memory could still be taken from under a registration here, under the
+// The ways back, by which memory could still be taken from under a registration here, under the
 // configuration's settings or the defaults.
 Finding ways_back(const Judgement* judged) {
   uint32_t stoppers = available_stoppers();
@@ -124,8 +124,9 @@ Finding ways_back(const Judgement* judged) {
   if (may_ring && probe_io_uring().ok()) stoppers |= kPinStops;
   if (configuration.pool.enforce == Enforcement::kSeccomp) stoppers |= kSeccompStops;
   char open[512], in_libc[512];
-  const uint32_t count = list_ways(stoppers, WayState::kOpen, open, sizeof open) +
-                         list_ways(stoppers, WayState::kStoppedInLibc, in_libc, sizeof in_libc);
+  const uint32_t count =
+      list_ways_back(stoppers, WayBackState::kOpen, open, sizeof open) +
+      list_ways_back(stoppers, WayBackState::kStoppedInLibc, in_libc, sizeof in_libc);
   std::string value = count == 0 ? "none" : open;
   if (in_libc[0] != '\0') {
     value += (value.empty() ? "" : "; ") + std::string("as raw system calls: ") + in_libc;

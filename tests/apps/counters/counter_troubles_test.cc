@@ -44,7 +44,7 @@ std::vector<CounterSet> sets_of() {
   return {set_of<Counters>()...};
 }
 std::vector<CounterSet> all_sets() {
-  return sets_of<PoolCounters, WayCounters, SegmentCounters, OwnerCounters, HeapCounters,
+  return sets_of<PoolCounters, WayBackCounters, SegmentCounters, OwnerCounters, HeapCounters,
                  HeapOwnerCounters, HeapClassCounters, ShardCounters, EventLoopCounters,
                  SocketCounters, SourceCounters, GroupCounters, ShmCounters, VerbsCounters,
                  DatagramCounters, ShardGroupCounters, SignalCounters, ProcessCounters,

@@ -49,7 +49,7 @@ class LocalCopy final : public SingleCopy {
 
  protected:
   Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t,
-                            std::byte* storage) noexcept override {
+                                  std::byte* storage) noexcept override {
     ++opened_count;
     if (!is_refused)
       return static_cast<PeerAccess*>(std::construct_at(reinterpret_cast<LocalAccess*>(storage)));

@@ -42,7 +42,8 @@ class StandIn final : public SingleCopy {
    private:
     StandIn& all_;
   };
-  Result<PeerAccess*> make_access(const SingleCopyPeer&, uint64_t, std::byte* storage) noexcept override {
+  Result<PeerAccess*> make_access(const SingleCopyPeer&, uint64_t,
+                                  std::byte* storage) noexcept override {
     return static_cast<PeerAccess*>(std::construct_at(reinterpret_cast<Access*>(storage), *this));
   }
   void explain(const SingleCopyPeer&, int, Error&) const noexcept override {}

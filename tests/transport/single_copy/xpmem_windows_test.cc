@@ -106,8 +106,8 @@ BP_PROBE(xpmem_windows) {
       BP_PROBE_CHECK(std::memcmp(pieces + offset, local, sizeof local) == 0);
       BP_PROBE_CHECK(access.is_valid());
     }
-    BP_PROBE_CHECK(module_state.attached_count == kPieceCount);  // each piece once
-    BP_PROBE_CHECK(is_done(access.read(local, range, 0, 1), 1));    // the first window was detached
+    BP_PROBE_CHECK(module_state.attached_count == kPieceCount);   // each piece once
+    BP_PROBE_CHECK(is_done(access.read(local, range, 0, 1), 1));  // the first window was detached
     BP_PROBE_CHECK(module_state.attached_count == kPieceCount + 1);
     // The second window was detached as well, and can no longer be attached. The first one is
     // attached.

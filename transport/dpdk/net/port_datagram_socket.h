@@ -116,8 +116,8 @@ class PortDatagramSocket final : public DatagramSocket {
   void give_back_kept() noexcept;
 
   int find_route(const OutgoingDatagram& datagram, LastRoute& last) noexcept;
-  rte_mbuf* make_frame(const OutgoingDatagram& datagram, const LastRoute& last, uint32_t offset_bytes,
-                       uint32_t bytes) noexcept;
+  rte_mbuf* make_frame(const OutgoingDatagram& datagram, const LastRoute& last,
+                       uint32_t offset_bytes, uint32_t bytes) noexcept;
   void note_sent(uint32_t bytes) noexcept;
   bool flush(Outgoing& outgoing) noexcept;
 

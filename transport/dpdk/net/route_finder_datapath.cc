@@ -7,7 +7,7 @@
 namespace bedplate {
 
 int RouteFinder::find(const IpAddress& to, const IpAddress& from, uint64_t now_ns,
-                    DatagramRoute& route) noexcept {
+                      DatagramRoute& route) noexcept {
   route = {};
   route.mtu_bytes = link_mtu_bytes_;
   if (routes_.is_broadcast(to)) return EACCES;

@@ -26,7 +26,7 @@ class RouteFinder {
  public:
   // The arguments outlive it. `link_mtu_bytes`: the MTU of the port's link.
   RouteFinder(const Routes& routes, Neighbours& neighbours, const PathMtus& paths,
-            uint32_t link_mtu_bytes, NetCounters& counters) noexcept
+              uint32_t link_mtu_bytes, NetCounters& counters) noexcept
       : routes_(routes),
         neighbours_(neighbours),
         paths_(paths),
@@ -34,7 +34,8 @@ class RouteFinder {
         counters_(counters) {}
 
   // `from`: none, or one of the port's own addresses. Returns 0 or an errno value.
-  int find(const IpAddress& to, const IpAddress& from, uint64_t now_ns, DatagramRoute& route) noexcept;
+  int find(const IpAddress& to, const IpAddress& from, uint64_t now_ns,
+           DatagramRoute& route) noexcept;
 
  private:
   const Routes& routes_;

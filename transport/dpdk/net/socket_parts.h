@@ -27,7 +27,7 @@ struct SocketParts {
   const Routes& routes;       // the port's addresses
   UdpPorts& ports;            // binds a socket while it is open
   SocketGroups& groups;       // joins and leaves groups
-  RouteFinder& route_finder;            // finds the route to a receiver
+  RouteFinder& route_finder;  // finds the route to a receiver
   Neighbours& neighbours;     // holds frames that wait for a MAC
   DatagramSender& datagrams;  // makes its frames
   FrameSender& frames;        // sends them

@@ -197,8 +197,8 @@ Result<void> Port::attach_rings() {
       if (pair->rings[direction][i] != nullptr) continue;
       const std::string name =
           "ring:" + pair->name + ":" + std::to_string(direction) + ":" + std::to_string(i);
-      pair->rings[direction][i] = rte_ring_create(name.c_str(), options_.descriptor_count, SOCKET_ID_ANY,
-                                            RING_F_SP_ENQ | RING_F_SC_DEQ);
+      pair->rings[direction][i] = rte_ring_create(name.c_str(), options_.descriptor_count,
+                                                  SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
       if (pair->rings[direction][i] == nullptr) return failed("making the rings of", rte_errno);
     }
   }

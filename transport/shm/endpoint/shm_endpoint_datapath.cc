@@ -39,7 +39,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   descriptor.header_bytes = static_cast<uint16_t>(header.size());
   copy_inline(descriptor.header, header.data(), header.size());
   if (!path_.post({SlotKind::kLoan, id, sizeof descriptor, place.self()},
-                 reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor)) {
+                  reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor)) {
     parts_.lender.cancel(lent.loan, peer());
     return SendStatus::kAgain;
   }

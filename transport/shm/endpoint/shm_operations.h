@@ -46,8 +46,8 @@ static_assert(sizeof(OperationRecord) == kCacheLineBytes);
 struct Operation {
   bool is_flush = false;
   OutgoingPath* path = nullptr;  // to the target; nullptr: this entry is free
-  uint64_t generation = 0;     // of the peer at the start of the operation
-  uint64_t number = 0;         // in the order of their starts
+  uint64_t generation = 0;       // of the peer at the start of the operation
+  uint64_t number = 0;           // in the order of their starts
   OperationKind kind = OperationKind::kPut;
   RemoteMemory remote;
   std::byte* local = nullptr;

@@ -46,7 +46,7 @@ class EagerRegion {
     uint32_t member = kNobody;  // kNobody: not set yet, so the chunk is in use
     uint64_t index = 0;
     QueueKind queue = QueueKind::kFifo;
-    bool is_answer = false;      // not a message: the member may still store an answer in the chunk
+    bool is_answer = false;  // not a message: the member may still store an answer in the chunk
     OutgoingPath* path = nullptr;  // the path that carried the message
   };
   struct Piece {

@@ -58,7 +58,7 @@ SendStatus OutgoingPath::send_long(AmId id, std::span<const std::byte> payload) 
 }
 
 SendStatus OutgoingPath::send_eager(const SlotHeader& header,
-                                   std::span<const std::byte> payload) noexcept {
+                                    std::span<const std::byte> payload) noexcept {
   BP_DCHECK(header.kind == SlotKind::kEager && header.bytes == payload.size());
   const EagerRegion::Piece piece = take_eager(payload.size());
   if (piece.memory == nullptr) return SendStatus::kAgain;

@@ -28,8 +28,8 @@ class ShmPlace;
 // The peer that a queue leads to, and the parts that the queue uses; all outlive the queue.
 struct OutgoingRoute {
   const ShmPlace& place;
-  EagerStock& stock;  // the sender's own eager region
-  OutgoingPath& path;   // the owner of the queue
+  EagerStock& stock;   // the sender's own eager region
+  OutgoingPath& path;  // the owner of the queue
   uint32_t peer;
 };
 

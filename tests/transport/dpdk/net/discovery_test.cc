@@ -65,7 +65,8 @@ TEST(Discovery, AnswersForItsOwnAddressesAlone) {
 TEST(Discovery, AsksByNeighbourSolicitation) {
   rig.start();
   DatagramRoute route;
-  LONGS_EQUAL(0, rig.stack->socket_parts().route_finder.find(ip("2001:db8::12:3456"), {}, rig.now_ns, route));
+  LONGS_EQUAL(0, rig.stack->socket_parts().route_finder.find(ip("2001:db8::12:3456"), {},
+                                                             rig.now_ns, route));
   CHECK(rig.port.take_sent() == from_us("2001:db8::1", "ff02::1:ff12:3456",
                                         solicitation("2001:db8::12:3456", mac(kOwn)),
                                         {0x33, 0x33, 0xff, 0x12, 0x34, 0x56}));

@@ -97,7 +97,8 @@ struct Station {
     end.queue->set_receiver(receiver);
     stack->start(kTime);
     DatagramRoute route;
-    CHECK_EQUAL(0, stack->socket_parts().route_finder.find(frames::ip("192.0.2.9"), {}, kTime.now_ns, route));
+    CHECK_EQUAL(0, stack->socket_parts().route_finder.find(frames::ip("192.0.2.9"), {},
+                                                           kTime.now_ns, route));
     peer.send(to_us(0x0806, arp(2, mac(kPeer), "192.0.2.9", "192.0.2.1", mac(kOwn))));
     end.queue->poll(64);
     while (peer.queue->poll(64) > 0) continue;
