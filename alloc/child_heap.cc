@@ -86,7 +86,7 @@ void tell_that_it_goes_on() noexcept {
                             "changes there changes for both, at any time")
                 .set_cure("call exec or _exit, start it by posix_spawn(), or %s; BEDPLATE_FORK="
                           "refuse makes fork() fail",
-                          way_to_copied_heap()));
+                          cure_for_uncopied_heap()));
 }
 
 }  // namespace

@@ -83,8 +83,8 @@ void tell_limit(const HeapRefusal& refusal, HeapOwner owner) noexcept {
 // Whether there is a heap segment, not segment 0 alone.
 bool has_heap() noexcept { return process_pool().segment_count() > 1; }
 
-// The setting that gives this kind of program more heap.
-const char* way_to_more() noexcept {
+// The cure: the setting that gives this kind of program more heap. Static text.
+const char* cure_for_small_heap() noexcept {
   if (interception_decision().backing == HeapBacking::kOrdinary) {
     return "choose the pool: BEDPLATE_LEAVE_PINNED=yes";
   }
@@ -115,14 +115,14 @@ void tell_no_place(const HeapRefusal& refusal) noexcept {
         "even when empty, the heap has no room for such a block; its largest block is %s",
         largest.text);
   }
-  log_error(error.set_cure("ask for less, or %s", way_to_more()));
+  log_error(error.set_cure("ask for less, or %s", cure_for_small_heap()));
 }
 
 void tell_exhaustion(const HeapRefusal& refusal) noexcept {
   Error error = error_of(refusal);
   if (interception_decision().backing == HeapBacking::kOrdinary) {
     error.set_answer("the address space of the ordinary heap is exhausted");
-    log_error(error.set_cure("free memory, or %s", way_to_more()));
+    log_error(error.set_cure("free memory, or %s", cure_for_small_heap()));
     return;
   }
   char owners[256];
@@ -131,7 +131,7 @@ void tell_exhaustion(const HeapRefusal& refusal) noexcept {
                    has_heap() ? "the heap" : "boot", owners);
   // An appliance that boots has no memory that it could free.
   const bool is_booting = is_appliance.load(std::memory_order_relaxed) && !has_heap();
-  log_error(error.set_cure("%s%s", is_booting ? "" : "free memory, or ", way_to_more()));
+  log_error(error.set_cure("%s%s", is_booting ? "" : "free memory, or ", cure_for_small_heap()));
 }
 
 }  // namespace

@@ -33,7 +33,7 @@ void tell_refusal() noexcept {
   Error error = error_while("forking").set_answer(
       "BEDPLATE_FORK, or bedplate_fork at link time, is set to refuse");
   log_error(
-      error.set_cure("start programs by posix_spawn() or vfork(), or %s", way_to_copied_heap()));
+      error.set_cure("start programs by posix_spawn() or vfork(), or %s", cure_for_uncopied_heap()));
 }
 
 }  // namespace

@@ -121,8 +121,8 @@ SupportProof prove_support_level(MunmapProbe munmap_is_refused) noexcept {
     const Observed observed = observe_again(allocator);
     has_free &= observed.free_failure == nullptr;
     has_chunk &= observed.chunk_failure == nullptr;
-    if (proof.way == nullptr && !(has_free && has_chunk)) {
-      proof.way = allocator.name;
+    if (proof.failed_allocator == nullptr && !(has_free && has_chunk)) {
+      proof.failed_allocator = allocator.name;
       proof.failure = has_free ? observed.chunk_failure : observed.free_failure;
     }
     if (!has_free && !has_chunk) break;  // nothing is left to prove

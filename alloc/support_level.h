@@ -35,7 +35,7 @@ constexpr bool includes(SupportLevel level, SupportLevel part) noexcept {
 
 struct SupportProof {  // static texts
   SupportLevel level = SupportLevel::kNone;
-  const char* way = nullptr;      // the first allocator that failed: "realloc"; nullptr: none
+  const char* failed_allocator = nullptr;  // the first, such as "realloc"; nullptr: none
   const char* failure = nullptr;  // how it failed
 };
 

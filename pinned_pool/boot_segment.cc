@@ -89,7 +89,7 @@ void tell_not_locked(const Segment& segment) noexcept {
   log_error(error_while("locking the heap of this program (%s)", format_bytes(segment.bytes).text)
                 .set_answer_errno(segment.lock_errno)
                 .set_cure("it continues, but its pages may be swapped out; %sulimit -l %" PRIu64,
-                          way_past_the_lock_limit(), segment.bytes / kKiB));
+                          cure_for_lock_limit(), segment.bytes / kKiB));
 }
 
 }  // namespace

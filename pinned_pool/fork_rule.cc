@@ -36,7 +36,7 @@ const char* obstacle() noexcept {
 [[noreturn]] void refuse_copy(const char* why) noexcept {
   stop_with(configuration_error_while("making a heap that a fork copies")
                 .set_answer("%s", why)
-                .set_cure("%s", way_to_copied_heap()));
+                .set_cure("%s", cure_for_uncopied_heap()));
 }
 
 ForkRule decide() noexcept {
@@ -69,7 +69,7 @@ ForkRule fork_rule() noexcept {
   return the_rule;
 }
 
-const char* way_to_copied_heap() noexcept {
+const char* cure_for_uncopied_heap() noexcept {
   if (shares_segments()) return "make malloc use ordinary memory: BEDPLATE_LEAVE_PINNED=no";
   if (is_huge(boot_page())) return "use pages of 4 KiB: unset BEDPLATE_BOOT_PAGE_BYTES";
   return "copy the heap: BEDPLATE_FORK=copy";

@@ -29,6 +29,6 @@ enum class ForkRule : uint8_t { kCopy, kShare, kRefuse };
 ForkRule fork_rule() noexcept;
 
 // The cure for a program that needs a heap copied by fork. Static text.
-const char* way_to_copied_heap() noexcept;
+const char* cure_for_uncopied_heap() noexcept;
 
 }  // namespace bedplate

@@ -1,6 +1,6 @@
 // No way back: a table of all ways back, with the stoppers of each.
 //
-// A way back is a system call, or an action of the kernel, that takes memory from under a registration: it
+// A way back is a route by which memory could go back to the kernel from under a registration: it
 // takes pages out of the pool's mappings or memfds, or moves the content of a page to another
 // physical page. The kernel stops most ways back once the pool is sealed. The runtime refuses the
 // other calls if the program makes them through libc (alloc/memory_calls.cc); a seccomp filter

@@ -115,7 +115,7 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
   return with_memory_cure(error, attempt);
 }
 
-const char* way_past_the_lock_limit() noexcept {
+const char* cure_for_lock_limit() noexcept {
   return geteuid() != 0 ? "run as root, or: "
                         : "let root keep CAP_IPC_LOCK (containers drop it), or: ";
 }

@@ -27,7 +27,7 @@ Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) no
 
 // The beginning of a cure for the limit of locked memory: how this process can exceed it. Static
 // text.
-const char* way_past_the_lock_limit() noexcept;
+const char* cure_for_lock_limit() noexcept;
 
 // Whether the kernel overcommits no memory (vm.overcommit_memory = 2).
 bool promises_strictly() noexcept;

@@ -22,10 +22,10 @@ bool is_inside(const BlockRequest& request) noexcept {
 }  // namespace
 
 bool VolumeService::is_valid() const noexcept {
-  const auto is_under_way = [](const BlockRequest& one) {
+  const auto is_in_progress = [](const BlockRequest& one) {
     return is_inside(one) && one.done_bytes < std::max<uint64_t>(one.wire.length, 1);
   };
-  return long_.count(SIZE_MAX, is_under_way).has_value();
+  return long_.count(SIZE_MAX, is_in_progress).has_value();
 }
 
 // Requests answered in the round they arrived in are not timed: the clock is read once a round.

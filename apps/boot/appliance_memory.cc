@@ -37,7 +37,7 @@ Error not_locked(const Segment& segment) noexcept {
   return error_while("locking segment %s (%s)", segment.owner.text,
                      format_bytes(segment.bytes).text)
       .set_answer_errno(segment.lock_errno)
-      .set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
+      .set_cure("%sulimit -l unlimited", cure_for_lock_limit());
 }
 
 // The carves of the heap's segment follow the plan's order: reserve, memory, parts kept for owners.

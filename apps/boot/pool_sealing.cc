@@ -21,7 +21,7 @@ Result<void> lock_program() {
   const bool is_ordinary = interception_decision().backing == HeapBacking::kOrdinary;
   if (mlockall(MCL_CURRENT | (is_ordinary ? MCL_ONFAULT : 0)) == 0) return {};
   return error_from_errno("locking the program in memory")
-      .set_cure("%sulimit -l unlimited", way_past_the_lock_limit());
+      .set_cure("%sulimit -l unlimited", cure_for_lock_limit());
 }
 
 // The plan has checked that these owners exist.
@@ -57,12 +57,12 @@ void PoolSealing::pin_pages(PinnedPool& pool) {
 Result<void> PoolSealing::prove_support(HeapExpectation expected) noexcept {
   const SupportProof proof = prove_support_level(&munmap_is_refused);
   support_level_ = proof.level;
-  if (proof.way == nullptr || interception_decision().backing != HeapBacking::kPool) return {};
+  if (proof.failed_allocator == nullptr || interception_decision().backing != HeapBacking::kPool) return {};
   Error error = error_while("proving that malloc uses the pool")
-                    .set_answer("%s: %s", proof.way, proof.failure)
+                    .set_answer("%s: %s", proof.failed_allocator, proof.failure)
                     .set_cure("give the heap 4 MB more ([pool] bytes), or find what else defines "
                               "%s",
-                              proof.way);
+                              proof.failed_allocator);
   if (expected == HeapExpectation::kPool) return error;
   log_error(error);
   return {};

@@ -304,7 +304,7 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
             .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
                         needed / kKiB)
             .set_cure("%sulimit -l %" PRIu64,
-                      configuration.appliance.user.empty() ? way_past_the_lock_limit() : "",
+                      configuration.appliance.user.empty() ? cure_for_lock_limit() : "",
                       (needed + kKiB - 1) / kKiB));
   };
   look_as_appliance(configuration, plan, look, problems);

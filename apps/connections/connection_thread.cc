@@ -152,7 +152,7 @@ void ConnectionThread::accept_from(int listener) noexcept {
       }
       return;
     }
-    if (is_turned_away(&fd)) continue;
+    if (is_refused(&fd)) continue;
     Connection* place = place_for_one(false);
     if (place == nullptr) {
       options_.counters->turned_away.add(1);
@@ -198,7 +198,7 @@ void ConnectionThread::leave_line() noexcept {
   --open_count_;
 }
 
-bool ConnectionThread::is_turned_away(Fd* fd) noexcept {
+bool ConnectionThread::is_refused(Fd* fd) noexcept {
   if (options_.refusal == nullptr) return false;
   char room[kSaidBytes];
   const std::string_view refusal =

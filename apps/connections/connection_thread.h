@@ -120,7 +120,7 @@ class ConnectionThread {
   void lose(Connection* connection, int error_number) noexcept;
   // The open connections, the line not counted.
   uint32_t client_count() const noexcept { return open_count_ - (line_ != nullptr ? 1 : 0); }
-  bool is_turned_away(Fd* fd) noexcept;
+  bool is_refused(Fd* fd) noexcept;
   void look(Connection* connection) noexcept;
 
   Options options_;

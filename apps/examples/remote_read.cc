@@ -34,7 +34,7 @@ struct Reading : Completion {
   std::string_view text = {};
   std::string into = {};
   Loan loan = {};
-  bool is_under_way = false;
+  bool is_in_flight = false;
   class RemoteRead* self = nullptr;
 };
 
@@ -117,7 +117,7 @@ class RemoteRead final : public Service, public PollSource {
 
   // Asks again, whatever has arrived: the answer may have been lost with the connection.
   void look_again() noexcept {
-    has_asked_ = readings_[0].is_under_way || readings_[1].is_under_way;
+    has_asked_ = readings_[0].is_in_flight || readings_[1].is_in_flight;
     if (has_asked_) loop_->timers().arm(again_, monotonic_ns() + kNsPerSecond);
   }
 
@@ -152,7 +152,7 @@ class RemoteRead final : public Service, public PollSource {
   void read(const Message& message) noexcept {
     const bool is_lent = message.id == kLent;
     Reading& reading = readings_[is_lent];
-    if (reading.is_under_way) {  // it was requested twice
+    if (reading.is_in_flight) {  // it was requested twice
       if (is_lent) messenger_->release(message.loan);
       return;
     }
@@ -171,7 +171,7 @@ class RemoteRead final : public Service, public PollSource {
       auto& ended = static_cast<Reading&>(self);
       ended.self->end(ended, outcome);
     };
-    reading.is_under_way = true;
+    reading.is_in_flight = true;
     const SendStatus status =
         message.from.get(std::as_writable_bytes(std::span(reading.into)), from, &reading);
     if (status == SendStatus::kPending) return;
@@ -184,7 +184,7 @@ class RemoteRead final : public Service, public PollSource {
     std::printf("%s: %zu bytes, %s: %s\n", reading.what, reading.into.size(), to_text(outcome),
                 is_right ? reading.into.c_str() : "not what was written");
     std::fflush(stdout);
-    reading.is_under_way = false;
+    reading.is_in_flight = false;
     messenger_->release(reading.loan);
     if (is_good && ++good_count_ == 2 && !reads_on_) kill(getpid(), SIGTERM);
   }

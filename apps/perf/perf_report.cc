@@ -10,8 +10,8 @@
 namespace bedplate {
 namespace {
 
-// Send and put measure a round trip, which is two ways.
-double way_count(PerfOperation operation) noexcept {
+// Send and put measure a round trip, which counts as two trips.
+double trip_count(PerfOperation operation) noexcept {
   return operation == PerfOperation::kGet ? 1 : 2;
 }
 
@@ -25,17 +25,17 @@ double rate(const PerfResult& result) noexcept {
 }
 
 Json latency_json(const PerfTask& task, const PerfResult& result) {
-  const double ways = way_count(task.operation);
+  const double trips = trip_count(task.operation);
   const LatencyHistogram& times = result.times;
   BP_ASSERT(times.count() == result.count);  // each operation was timed
   Json json = {{"bytes", result.bytes},
                {"count", result.count},
-               {"min_ns", static_cast<double>(times.min_ns()) / ways}};
+               {"min_ns", static_cast<double>(times.min_ns()) / trips}};
   for (const Percentile& percentile : kPercentiles) {
     json[std::string(percentile.key) + "_ns"] =
-        static_cast<double>(times.percentile_ns(percentile.share)) / ways;
+        static_cast<double>(times.percentile_ns(percentile.share)) / trips;
   }
-  json["mean_ns"] = times.mean_ns() / ways;
+  json["mean_ns"] = times.mean_ns() / trips;
   json["verified"] = result.verified_count;
   return json;
 }
@@ -78,12 +78,12 @@ std::string mode_text(PerfMode mode, bool yields) {
   return yields ? "polling, yielding the only processor" : "polling";
 }
 
-void print_way(const PerfWay& way, const std::string& mode) {
-  std::printf("  provider  %s\n", way.provider.c_str());
-  if (!way.device.empty()) std::printf("  device    %s\n", way.device.c_str());
-  if (!way.link.empty()) std::printf("  link      %s\n", way.link.c_str());
-  std::printf("  pool      %s in pages of %s\n", format_bytes(way.pool_bytes).text,
-              format_bytes(page_bytes(way.page)).text);
+void print_connection(const PerfConnection& connection, const std::string& mode) {
+  std::printf("  provider  %s\n", connection.provider.c_str());
+  if (!connection.device.empty()) std::printf("  device    %s\n", connection.device.c_str());
+  if (!connection.link.empty()) std::printf("  link      %s\n", connection.link.c_str());
+  std::printf("  pool      %s in pages of %s\n", format_bytes(connection.pool_bytes).text,
+              format_bytes(page_bytes(connection.page)).text);
   if (!mode.empty()) std::printf("  mode      %s\n", mode.c_str());
 }
 
@@ -97,7 +97,7 @@ void print_perf_heading(const PerfTask& task) {
   std::printf("\n%10s %10s %10s", "bytes", "count", "min");
   for (const Percentile& percentile : kPercentiles) std::printf(" %10s", percentile.name);
   std::printf("   us, %s\n",
-              way_count(task.operation) == 2 ? "half of a round trip" : "round trip");
+              trip_count(task.operation) == 2 ? "half of a round trip" : "round trip");
   std::fflush(stdout);
 }
 
@@ -108,7 +108,7 @@ void print_perf_line(const PerfTask& task, const PerfResult& result) {
                 rate(result));
   } else {
     const auto print = [&](uint64_t ns) {
-      std::printf(" %10.3f", static_cast<double>(ns) / way_count(task.operation) / 1e3);
+      std::printf(" %10.3f", static_cast<double>(ns) / trip_count(task.operation) / 1e3);
     };
     print(result.times.min_ns());
     for (const Percentile& percentile : kPercentiles) {
@@ -125,18 +125,18 @@ void print_perf_json(const PerfReport& report) {
   Json json = {{"operation", to_text(task.operation)},
                {"measure", to_text(task.measure)},
                {"address", report.address},
-               {"provider", report.way.provider}};
-  if (!report.way.device.empty()) {
-    json["device"] = report.way.device;
-    json["link"] = report.way.link;
-    json["mtu_bytes"] = report.way.mtu_bytes;
+               {"provider", report.connection.provider}};
+  if (!report.connection.device.empty()) {
+    json["device"] = report.connection.device;
+    json["link"] = report.connection.link;
+    json["mtu_bytes"] = report.connection.mtu_bytes;
   }
-  json["pool_bytes"] = report.way.pool_bytes;
-  json["page_bytes"] = page_bytes(report.way.page);
+  json["pool_bytes"] = report.connection.pool_bytes;
+  json["page_bytes"] = page_bytes(report.connection.page);
   json["mode"] = to_text(task.mode);
   json["yields"] = report.yields;
   json["both"] = task.is_both;
-  if (is_latency) json["is_half_round_trip"] = way_count(task.operation) == 2;
+  if (is_latency) json["is_half_round_trip"] = trip_count(task.operation) == 2;
   json["results"] = Json::array();
   for (const PerfResult& result : report.results) {
     json["results"].push_back(is_latency ? latency_json(task, result)

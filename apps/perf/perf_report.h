@@ -15,7 +15,7 @@ namespace bedplate {
 struct PerfReport {
   PerfTask task;
   std::string address;
-  PerfWay way;
+  PerfConnection connection;
   bool yields = false;
   std::vector<PerfResult> results;
 };
@@ -28,7 +28,7 @@ const char* to_text(PerfMode mode) noexcept;
 std::string mode_text(PerfMode mode, bool yields);
 
 // Prints the device and the other properties of the connection, one a line, like perftest.
-void print_way(const PerfWay& way, const std::string& mode);
+void print_connection(const PerfConnection& connection, const std::string& mode);
 
 // Print the table, each line as soon as its result exists.
 void print_perf_heading(const PerfTask& task);

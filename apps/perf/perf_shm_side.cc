@@ -36,7 +36,7 @@ class ShmServer final : public PerfSide {
   }
 
   Result<void> create(const std::string& socket) {
-    way_.provider = "shm";
+    connection_.provider = "shm";
     const uint64_t fifo_bytes = GroupLayout(shape()).bytes();
     const uint64_t table_bytes = MembersTable::bytes_for(shape().member_count);
     choose_pages(2 * kAreaBytes + fifo_bytes + table_bytes);
@@ -123,7 +123,7 @@ class ShmClient final : public PerfSide {
           .set_answer("its pool has no %s", kAreaOwner)
           .set_cure("start it with: bedplate perf serve unix:%s", socket.c_str());
     }
-    way_ = {.provider = "shm", .pool_bytes = area->bytes, .page = area->page};
+    connection_ = {.provider = "shm", .pool_bytes = area->bytes, .page = area->page};
     set_area(area->memory().subspan(kAreaBytes, kAreaBytes));
     return {};
   }

@@ -35,16 +35,16 @@ Result<std::unique_ptr<PerfSide>> PerfSide::open(const PerfSideOptions& options)
 }
 
 void PerfSide::choose_pages(uint64_t bytes) {
-  BP_ASSERT(way_.pool_bytes == 0);
+  BP_ASSERT(connection_.pool_bytes == 0);
   const uint64_t page = page_bytes(PageSize::k2MiB);
   const bool has_huge = hugepage_counts(PageSize::k2MiB).available_count >= bytes / page + 2;
-  way_.page = has_huge ? PageSize::k2MiB : PageSize::k4KiB;
+  connection_.page = has_huge ? PageSize::k2MiB : PageSize::k4KiB;
 }
 
 Result<Segment*> PerfSide::take_segment(const char* owner, uint64_t bytes) {
-  const uint64_t rounded = align_up(bytes, page_bytes(way_.page));
-  way_.pool_bytes += rounded;
-  return process_pool().create_segment(owner, rounded, way_.page, 1);
+  const uint64_t rounded = align_up(bytes, page_bytes(connection_.page));
+  connection_.pool_bytes += rounded;
+  return process_pool().create_segment(owner, rounded, connection_.page, 1);
 }
 
 }  // namespace bedplate

@@ -25,7 +25,7 @@ struct PerfSideOptions {
 };
 
 // Properties of the connection, for people.
-struct PerfWay {
+struct PerfConnection {
   std::string provider;
   std::string device = {};  // verbs
   std::string link = {};
@@ -56,7 +56,7 @@ class PerfSide {
   // source() and receives into target().
   std::span<std::byte> source() const noexcept { return source_; }
   std::span<std::byte> target() const noexcept { return target_; }
-  const PerfWay& way() const noexcept { return way_; }
+  const PerfConnection& connection() const noexcept { return connection_; }
 
  protected:
   PerfSide() = default;
@@ -71,7 +71,7 @@ class PerfSide {
     target_ = area.last(kPerfBytesMax);
   }
 
-  PerfWay way_;
+  PerfConnection connection_;
 
  private:
   std::span<std::byte> source_;

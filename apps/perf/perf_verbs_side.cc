@@ -32,10 +32,10 @@ class VerbsSide final : public PerfSide {
     if (!opened.ok()) return opened.error();
     device_ = opened.take();
     const VerbsPort& port = device_->port();
-    way_.provider = "verbs";
-    way_.device = port.text();
-    way_.link = port.is_ethernet ? "Ethernet" : "InfiniBand";
-    way_.mtu_bytes = 128u << port.mtu;
+    connection_.provider = "verbs";
+    connection_.device = port.text();
+    connection_.link = port.is_ethernet ? "Ethernet" : "InfiniBand";
+    connection_.mtu_bytes = 128u << port.mtu;
 
     PinnedPool& pool = process_pool();
     const uint64_t memory_bytes = verbs_memory_bytes(kShape);

@@ -128,7 +128,7 @@ class RegisterMeasurement {
     bounce_ = segment.value()->memory().last(half);
     BP_TRY(keys_.create(process_pool(), *device_));
     const VerbsPort& port = device_->port();
-    costs->way = {.provider = "verbs",
+    costs->connection = {.provider = "verbs",
                   .device = port.text(),
                   .link = port.is_ethernet ? "Ethernet" : "InfiniBand",
                   .mtu_bytes = 128u << port.mtu,

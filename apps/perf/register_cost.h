@@ -39,7 +39,7 @@ struct RegisterCost {
 };
 
 struct RegisterCosts {
-  PerfWay way;
+  PerfConnection connection;
   uint64_t count = 0;
   std::vector<RegisterCost> costs;
 };

@@ -12,7 +12,7 @@ void print_register_table(const RegisterCosts& costs) {
   std::printf("the cost of preparing a message's memory for sending, median of %" PRIu64
               ", in us\n",
               costs.count);
-  print_way(costs.way, "");
+  print_connection(costs.connection, "");
   std::printf("\n%10s %10s %14s %14s %14s %16s\n", "bytes", "pool key", "bounce copy",
               "register each", "cache, hit", "cache, remapped");
   for (const RegisterCost& cost : costs.costs) {
@@ -28,9 +28,9 @@ void print_register_table(const RegisterCosts& costs) {
 }
 
 void print_register_json(const RegisterCosts& costs) {
-  Json json = {{"device", costs.way.device},
-               {"pool_bytes", costs.way.pool_bytes},
-               {"page_bytes", page_bytes(costs.way.page)},
+  Json json = {{"device", costs.connection.device},
+               {"pool_bytes", costs.connection.pool_bytes},
+               {"page_bytes", page_bytes(costs.connection.page)},
                {"count", costs.count},
                {"results", Json::array()}};
   for (const RegisterCost& cost : costs.costs) {

@@ -157,7 +157,7 @@ Result<void> serve(const Arguments& arguments) {
   auto side = PerfSide::open(options.value());
   if (!side.ok()) return side.error();
   std::printf("answering at %s\n", options.value().address.c_str());
-  print_way(side.value()->way(), "");
+  print_connection(side.value()->connection(), "");
   std::fflush(stdout);
   PerfServer(*side.value()).serve(must_stop);
   return {};
@@ -176,7 +176,7 @@ Result<void> measure(const Arguments& arguments) {
   PerfClient client(*side.value());
   PerfReport report = {task.value(),
                        options.value().address,
-                       side.value()->way(),
+                       side.value()->connection(),
                        PerfPace().yields(task.value().mode),
                        {}};
   BP_TRY(client.connect(report.address));
@@ -186,7 +186,7 @@ Result<void> measure(const Arguments& arguments) {
   if (is_table) {
     std::printf("%s %s, %s\n", to_text(report.task.operation), to_text(report.task.measure),
                 report.address.c_str());
-    print_way(report.way, mode_text(report.task.mode, report.yields));
+    print_connection(report.connection, mode_text(report.task.mode, report.yields));
     print_perf_heading(report.task);
   }
   for (const uint64_t bytes : sizes.value()) {

@@ -31,7 +31,7 @@ enum {
   kBatches = 64,
   kBufferBytes = 1 << 18,
   kTimesMax = 1 << 22,
-  kOnTheirWay = 1 << 12,
+  kInFlightMax = 1 << 12,
   kRingEntries = 256,
   kPieces = 256,  // parts of memory that replies are received into
   kPieceBytes = 8192
@@ -172,7 +172,7 @@ static void run_paced(struct connection* all, int connections, double seconds, d
   while (done < total) {
     const double time = now();
     // Half of the ring's entries are reserved for receives.
-    for (int burst = 0; burst < kRingEntries / 2 && sent < total && sent - done < kOnTheirWay &&
+    for (int burst = 0; burst < kRingEntries / 2 && sent < total && sent - done < kInFlightMax &&
                         begin + (double)sent / rate <= time;
          ++burst, ++sent) {
       send_batch(&all[sent % (unsigned long)connections]);

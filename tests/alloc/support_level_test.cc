@@ -35,7 +35,7 @@ uint64_t used_bytes() {
 BP_PROBE(SupportOfAnOrdinaryHeapIsNone) {
   const SupportProof proof = prove_support_level(&refused);
   BP_PROBE_CHECK(proof.level == SupportLevel::kMunmap);
-  BP_PROBE_CHECK(std::strcmp(proof.way, "malloc") == 0);
+  BP_PROBE_CHECK(std::strcmp(proof.failed_allocator, "malloc") == 0);
   BP_PROBE_CHECK(std::strcmp(proof.failure, "its block does not lie in the pool") == 0);
 }
 
@@ -56,7 +56,7 @@ TEST(SupportLevel, OfThePoolsMallocIsFreeAndChunk) {
   const uint64_t before = used_bytes();
   const SupportProof proof = prove_support_level();
   POINTERS_EQUAL(nullptr, proof.failure);
-  POINTERS_EQUAL(nullptr, proof.way);
+  POINTERS_EQUAL(nullptr, proof.failed_allocator);
   STRCMP_EQUAL("FREE CHUNK", to_text(proof.level));
   CHECK(used_bytes() == before);
 }
@@ -93,7 +93,7 @@ TEST(SupportLevel, OfASanitizersMallocIsNone) {
   if (!test::kIsSanitized) BP_SKIP("malloc is the pool's in this build");
   const SupportProof proof = prove_support_level();
   CHECK(proof.level == SupportLevel::kNone);
-  STRCMP_EQUAL("malloc", proof.way);
+  STRCMP_EQUAL("malloc", proof.failed_allocator);
 }
 
 TEST(SupportLevel, OfAnOrdinaryHeapIsNone) {

@@ -138,14 +138,14 @@ class Wire {
   }
   void close() { is_closed_ = true; }
 
-  // Delivers at most `step` bytes that are under way. After the last byte, reports the end once.
+  // Delivers at most `step` bytes that are in flight. After the last byte, reports the end once.
   bool bring(TlsSession& session, size_t step) {
     const auto room = session.input_room();
     if (room.empty()) return false;
-    const size_t bytes = std::min({step, room.size(), under_way_.size()});
+    const size_t bytes = std::min({step, room.size(), in_flight_.size()});
     if (bytes == 0 && (!is_closed_ || has_told_end_)) return false;
-    std::memcpy(room.data(), under_way_.data(), bytes);
-    under_way_.erase(0, bytes);
+    std::memcpy(room.data(), in_flight_.data(), bytes);
+    in_flight_.erase(0, bytes);
     has_told_end_ = bytes == 0;
     session.arrived(bytes);
     return true;
@@ -169,11 +169,11 @@ class Wire {
       }
     }
     ++at_;
-    if (!is_closed_) under_way_.append(count, byte);
+    if (!is_closed_) in_flight_.append(count, byte);
   }
 
   std::span<const Edit> edits_;
-  std::string under_way_;
+  std::string in_flight_;
   uint32_t at_ = 0;
   bool is_closed_ = false;
   bool has_told_end_ = false;

@@ -61,13 +61,13 @@ void set_to_first_block(NvmeOperation& operation) {
   operation.first_block = 0;
   operation.block_count = 1;
 }
-void written(void* is_under_way, int64_t) noexcept { *static_cast<bool*>(is_under_way) = false; }
+void written(void* is_in_flight, int64_t) noexcept { *static_cast<bool*>(is_in_flight) = false; }
 void set_completed(FileOperation& operation) { operation.completed = written; }
 void set_completed(NvmeOperation& operation) {
-  operation.done = [](void* is_under_way, int) noexcept { written(is_under_way, 0); };
+  operation.done = [](void* is_in_flight, int) noexcept { written(is_in_flight, 0); };
 }
 
-// Holds one write back, while the previous one may be under way.
+// Holds one write back, while the previous one may be in flight.
 template <typename Operation>
 class Broken {
  public:
@@ -94,15 +94,15 @@ class Broken {
   bool keep_back(const Operation& operation, const Begin& begin) {
     const int place = next_;
     const int before = 1 - place;
-    if (bytes_of(operation) > kKeptBytes || is_under_way_[place]) return false;
+    if (bytes_of(operation) > kKeptBytes || is_in_flight_[place]) return false;
     Operation& copy = operation_[place];
     copy = operation;
     std::memcpy(copy_[place], operation.memory, bytes_of(operation));
     copy.memory = copy_[place];
-    copy.context = &is_under_way_[place];
+    copy.context = &is_in_flight_[place];
     set_completed(copy);
     if (has_one_) {
-      is_under_way_[before] = true;
+      is_in_flight_[before] = true;
       begin(operation_[before]);
     }
     has_one_ = true;
@@ -120,7 +120,7 @@ class Broken {
   Operation operation_[2] = {};
   std::byte* copy_[2] = {memory(), memory()};
   std::byte* nowhere_ = memory();
-  bool is_under_way_[2] = {};
+  bool is_in_flight_[2] = {};
   int next_ = 0;
   bool has_one_ = false;
 };

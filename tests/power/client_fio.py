@@ -13,7 +13,7 @@ ROUNDS = 6
 ROUND = 2 * MIB
 # Each round writes to its own part of the volume, so that writes of a later round that survive a
 # cut are not taken for a loss. After a second fio writes a note of its progress, makes a mark of
-# that note (just short enough) while its writes are under way, and ends. If all writes end before,
+# that note (just short enough) while its writes are in flight, and ends. If all writes end before,
 # the mark comes then. The note has the number of writes, and the last eight that ended. So fio
 # submits eight together, and the next eight when all of them have ended.
 JOB = ("--name=disk", f"--size={ROUND}", "--rw=randwrite", "--bs=4k", "--rate_iops=200",

@@ -33,7 +33,7 @@ class Ledger:
 
     dm-log-writes attaches finished writes to the next flush that passes, and logs them when that
     flush ends. If another flush, which covers the same writes, ends first, its promise comes before
-    these writes in the log. So a promise counts only when all flushes that were under way at that
+    these writes in the log. So a promise counts only when all flushes that were in flight at that
     time are answered."""
 
     def __init__(self, entries, count, has_cache=True):
@@ -43,7 +43,7 @@ class Ledger:
         self.versions = [[(-1, 0, ZEROS)] for _ in self.lowest]
         self.requests = {}
         self.flushing = set()  # numbers of requests that flush and are not answered
-        self.promises = []  # (flushes under way then, numbers that must be durable)
+        self.promises = []  # (flushes in flight then, numbers that must be durable)
         self.answers = []  # positions in the log, each after an answer
         for place, entry in enumerate(entries):
             if entry.mark.startswith("b:"):

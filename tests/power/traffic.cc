@@ -168,9 +168,9 @@ class Connection {
       const uint64_t number = next_.fetch_add(1);
       if (number > last_) break;
       begin(number);
-      while (under_way_.size() >= kDepth || (!under_way_.empty() && roll(3))) end_one();
+      while (in_flight_.size() >= kDepth || (!in_flight_.empty() && roll(3))) end_one();
     }
-    while (!under_way_.empty()) end_one();
+    while (!in_flight_.empty()) end_one();
   }
 
  private:
@@ -198,7 +198,7 @@ class Connection {
       place.is_trimmed = request.command == nbd::Command::kTrim;
       place.unflushed = number;
     }
-    under_way_[number] = request;
+    in_flight_[number] = request;
     client_.send(request);
   }
 
@@ -242,11 +242,11 @@ class Connection {
 
   void end_one() {
     const uint64_t number = client_.answer();
-    const auto found = under_way_.find(number);
-    if (found == under_way_.end()) fail("looking for request " + std::to_string(number));
+    const auto found = in_flight_.find(number);
+    if (found == in_flight_.end()) fail("looking for request " + std::to_string(number));
     marks_.add("a:" + std::to_string(number));
     const Request request = found->second;
-    under_way_.erase(found);
+    in_flight_.erase(found);
     if (request.command == nbd::Command::kFlush) {
       const std::vector<uint64_t>& covered = flushes_[number];
       for (size_t i = 0; i < places_.size(); ++i)
@@ -266,7 +266,7 @@ class Connection {
   const bool writes_with_fua_;
   std::mt19937_64 dice_;
   std::array<Place, kPlaceCount / 2> places_{};
-  std::map<uint64_t, Request> under_way_;
+  std::map<uint64_t, Request> in_flight_;
   std::map<uint64_t, std::vector<uint64_t>> flushes_;  // by number: unflushed request of each slot
 };
 

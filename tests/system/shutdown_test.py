@@ -77,7 +77,7 @@ def begun_write_is_finished(box, layout, sockets):
 
 
 @test(layout=LAYOUTS, sockets=BACKENDS)
-def writes_under_way(box, layout, sockets):
+def writes_in_flight(box, layout, sockets):
     """A stream of writes is cut off between replies: each is acknowledged, refused, or never
     answered, and no reply is torn."""
     appliance = start(box, layout, sockets)

@@ -12,13 +12,13 @@ void NvmeAborts::create(NvmeCounters& counters) noexcept {
 }
 
 void NvmeAborts::look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t now_ns) noexcept {
-  if (is_under_way_) return;
+  if (is_in_progress_) return;
   for (NvmeQueuePair& pair : pairs.all()) {
     const uint32_t late_id = pair.take_late();
     if (late_id == NvmeQueuePair::kNone) continue;
     nvme::Command* command = admin.try_begin(call_, now_ns).command;
     BP_ASSERT(command != nullptr);  // the queue has slots for a step and an abort
-    is_under_way_ = true;
+    is_in_progress_ = true;
     command->opcode = nvme::kAbort;
     command->word10 = pair.queue().id() | late_id << 16;
     return admin.ring();
@@ -28,8 +28,8 @@ void NvmeAborts::look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t no
 // Bit 0 of the result is set if the command was not aborted.
 void NvmeAborts::completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept {
   NvmeAborts& self = *static_cast<Call&>(call).aborts;
-  BP_DCHECK(self.is_under_way_ && &call == &self.call_);
-  self.is_under_way_ = false;
+  BP_DCHECK(self.is_in_progress_ && &call == &self.call_);
+  self.is_in_progress_ = false;
   if (status == nvme::kSuccess && (result & 1) == 0) self.counters_->aborts.add(1);
 }
 

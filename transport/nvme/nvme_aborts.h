@@ -1,6 +1,6 @@
 // Aborts the late commands of a drive's queue pairs, one at a time: every controller supports that.
 //
-// Invariant: an abort is under way exactly while the admin queue has its command. (look, completed)
+// Invariant: an abort is in progress exactly while the admin queue has its command. (look, completed)
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class NvmeAborts {
   // `counters` outlives it.
   void create(NvmeCounters& counters) noexcept;
 
-  // Begins an abort if none is under way and a pair has a late command. Requires: the admin queue
+  // Begins an abort if none is in progress and a pair has a late command. Requires: the admin queue
   // has a free slot.
   void look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t now_ns) noexcept;
-  bool is_under_way() const noexcept { return is_under_way_; }
+  bool is_in_progress() const noexcept { return is_in_progress_; }
 
  private:
   struct Call : NvmeCall {
@@ -31,7 +31,7 @@ class NvmeAborts {
 
   Call call_;
   NvmeCounters* counters_ = nullptr;
-  bool is_under_way_ = false;
+  bool is_in_progress_ = false;
 };
 
 }  // namespace bedplate

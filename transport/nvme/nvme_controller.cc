@@ -76,13 +76,13 @@ bool NvmeController::are_pairs_valid() const noexcept {
 // Checks invariants 4 and 5.
 bool NvmeController::is_step_valid() const noexcept {
   const bool has_step = step_ != Step::kNone;
-  if (admin_.outstanding() != uint32_t{has_step} + uint32_t{aborts_.is_under_way()}) return false;
+  if (admin_.outstanding() != uint32_t{has_step} + uint32_t{aborts_.is_in_progress()}) return false;
   switch (state_) {
     case State::kEnabling:
     case State::kFailed:
-    case State::kClosed: return !has_step && !aborts_.is_under_way();
+    case State::kClosed: return !has_step && !aborts_.is_in_progress();
     case State::kSettingUp:
-      if (!has_step || aborts_.is_under_way()) return false;
+      if (!has_step || aborts_.is_in_progress()) return false;
       break;
     default: break;
   }
@@ -192,7 +192,7 @@ void NvmeController::enable() noexcept {
 void NvmeController::end_admin() noexcept {
   step_ = Step::kNone;
   admin_.fail_all();
-  BP_DCHECK(admin_.outstanding() == 0 && !aborts_.is_under_way());
+  BP_DCHECK(admin_.outstanding() == 0 && !aborts_.is_in_progress());
 }
 
 // Without access to memory the controller cannot write to its buffers, so they can be given back.

@@ -51,7 +51,7 @@ struct NvmeOperation : NvmeCall {
 
   NvmeIo* io = nullptr;  // NvmeIo's, as are the following members
   uint64_t blocks_left = 0;
-  uint32_t command_count = 0;  // under way
+  uint32_t command_count = 0;  // in flight
   int error = 0;
   NvmeOperation* next = nullptr;
 };

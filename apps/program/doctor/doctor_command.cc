@@ -145,9 +145,9 @@ Finding allocation() {
 
 Finding support() {
   const SupportProof proof = prove_support_level();
-  const bool is_proved = proof.way == nullptr;
+  const bool is_proved = proof.failed_allocator == nullptr;
   return warn_unless("support level", is_proved, to_text(proof.level),
-                     is_proved ? "" : std::string(proof.way) + ": " + proof.failure);
+                     is_proved ? "" : std::string(proof.failed_allocator) + ": " + proof.failure);
 }
 
 void append(std::vector<Finding>* findings, const std::vector<Finding>& more) {

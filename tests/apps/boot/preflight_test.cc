@@ -323,7 +323,7 @@ TEST(Preflight, SaysHowMuchMemoryMayNotBeLocked) {
   LONGS_EQUAL(1, std::sscanf(error->answer, (allowed + "%" SCNu64).c_str(), &needed));
   CHECK(needed >= (plan.pool.segments[0].bytes + plan.stacks.total_bytes()) / kKiB);
   CHECK(needed <= (plan.pool.segments[0].bytes + kOtherBytesMax) / kKiB);
-  STRCMP_EQUAL((way_past_the_lock_limit() + ("ulimit -l " + std::to_string(needed))).c_str(),
+  STRCMP_EQUAL((cure_for_lock_limit() + ("ulimit -l " + std::to_string(needed))).c_str(),
                error->cure);
 }
 

@@ -330,7 +330,7 @@ TEST(CounterAlerts, WhatTheRelayLosesOrDrops) {
                                        "far: it must return loans sooner\n");
 }
 
-TEST(CounterAlerts, WhoIsSentAwayAndWhatAPeerLoses) {
+TEST(CounterAlerts, WhoIsRefusedAndWhatAPeerLoses) {
   Grown::expect<nbd::ConnectionCounters>(directory, "connections_refused",
                                          "3 clients were refused so far, because too many are "
                                          "connected: end some, or raise max_connections\n");

@@ -128,7 +128,7 @@ TEST(PerfServer, WhatIsExposedInPartIsWithdrawn) {
   LONGS_EQUAL(0, client.heard.size());
 }
 
-TEST(PerfServer, WhatIsUnderWayIsNotForgottenByTheNextAsk) {
+TEST(PerfServer, WhatIsInFlightIsNotForgottenByTheNextAsk) {
   good.operation = PerfOperation::kPut;
   good.measure = PerfMeasure::kBandwidth;
   good.is_both = 1;

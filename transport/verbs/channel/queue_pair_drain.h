@@ -25,7 +25,7 @@ class QueuePairDrain {
 
   // Requires: the connection is no longer live.
   void begin() noexcept;
-  bool is_under_way() const noexcept { return channel_.is_draining; }
+  bool is_in_progress() const noexcept { return channel_.is_draining; }
   // Whether the device has no request or receive of the queue pair under way, or the longest wait
   // is over. Requires: it drains.
   bool is_done(uint64_t now_ns) noexcept;

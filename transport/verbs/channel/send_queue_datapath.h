@@ -191,15 +191,15 @@ class SendQueue {
 
   // Whether the device has the request and has not ended it. False for a request of an earlier
   // connection.
-  bool is_under_way(uint64_t wr_id) const noexcept {
+  bool is_in_flight(uint64_t wr_id) const noexcept {
     return static_cast<uint32_t>(wr_id) - ended_ < posted_ - ended_;
   }
 
   // Calls `end(request, place, is_last)` for every request up to `wr_id`, in their order. `end` may
-  // add requests. Requires: is_under_way(wr_id).
+  // add requests. Requires: is_in_flight(wr_id).
   template <typename End>
   void end_up_to(uint64_t wr_id, End end) noexcept {
-    BP_DCHECK(is_under_way(wr_id));
+    BP_DCHECK(is_in_flight(wr_id));
     BP_DCHECK_SLOW(is_valid());
     const uint32_t count = static_cast<uint32_t>(wr_id) - ended_ + 1;
     for (uint32_t i = 0; i < count; ++i) {

@@ -106,7 +106,7 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
   BP_DCHECK(parts_.is_own_thread());
   BP_KEEPS_VALID(*this);
   SendQueue& queue = channel_.queue;
-  if (!queue.is_under_way(completion.wr_id)) return;  // of an earlier connection
+  if (!queue.is_in_flight(completion.wr_id)) return;  // of an earlier connection
   const bool is_good = completion.status == IBV_WC_SUCCESS;
   if (!is_good) {
     has_refused_ = has_refused_ || is_refusal(completion.status);

@@ -280,7 +280,7 @@ bool VerbsProvider::is_valid() const noexcept {
   for (const auto& endpoint : endpoints_) {
     if (endpoint->is_dirty() != parts_.dirty.holds(*endpoint)) return false;
     dirty_count += endpoint->is_dirty();
-    draining_count += endpoint->drain().is_under_way();
+    draining_count += endpoint->drain().is_in_progress();
   }
   return dirty_count == parts_.dirty.all().size() && draining_count == parts_.draining_count &&
          listed_receives_ < kCompletionBatch && parts_.is_valid();
@@ -300,7 +300,7 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
   uint32_t count = 0;
   for (const auto& endpoint : endpoints_) {
     QueuePairDrain& drain = endpoint->drain();
-    if (!drain.is_under_way() || !drain.is_done(now_ns)) continue;
+    if (!drain.is_in_progress() || !drain.is_done(now_ns)) continue;
     // First takes the remaining completions: the reset of a queue pair may drop its receives.
     count += take_completions(receive_count());
     if (const auto stopped = drain.end(); !stopped.ok()) lose_device(stopped.error().answer);

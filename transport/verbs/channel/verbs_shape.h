@@ -25,7 +25,7 @@ struct VerbsShape {
   uint32_t message_bytes = 4096;      // including the header of 32; a multiple of 64
   uint32_t operation_count_max = 64;  // puts, gets, atomics under way to one peer
   uint64_t bounce_bytes = kMiB;       // of each of the two bounce buffers
-  uint32_t datagram_count = 0;        // under way each way, with all peers; 0: no datagrams
+  uint32_t datagram_count = 0;        // in flight each way, with all peers; 0: no datagrams
 
   static constexpr uint64_t kPageBytes = 4096;
 

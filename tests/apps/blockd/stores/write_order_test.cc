@@ -1,4 +1,4 @@
-// WriteOrder decides which writes may be under way together.
+// WriteOrder decides which writes may be in flight together.
 #include <deque>
 #include <random>
 #include <utility>
@@ -77,7 +77,7 @@ TEST(WriteOrder, LeavingTwiceOrBeforeItHasBegunIsAProgrammingError) {
   BP_CHECK_DIES("assertion failed: (write.previous == nullptr", order.leave(first));
 }
 
-TEST(WriteOrder, IsNotValidWithTwoUnderWayThatMustBeApart) {
+TEST(WriteOrder, IsNotValidWithTwoInFlightThatMustBeApart) {
   OrderedWrite first = write_of(0, 4, false);
   OrderedWrite apart = write_of(4, 5, true);
   OrderedWrite waits = write_of(3, 5, true);
@@ -99,7 +99,7 @@ TEST(WriteOrder, IsNotValidWithTwoUnderWayThatMustBeApart) {
   check_spoiled_by(first.end, UINT64_MAX);
 }
 
-TEST(WriteOrder, NoTwoThatMustBeApartAreUnderWayTogether) {
+TEST(WriteOrder, NoTwoThatMustBeApartAreInFlightTogether) {
   const test::Seed seed;
   std::mt19937_64 random(seed.value());
   std::deque<OrderedWrite> all(12);

@@ -22,21 +22,21 @@ struct HallCounters {
 };
 void describe(CounterTable& table, HallCounters& c) {
   table.gauge("seats_peak", c.seats_peak, "guests", "At once.")
-      .peak_of("chairs", "Guests are sent away.");
+      .peak_of("chairs", "Guests are refused.");
 }
 bool measures_no_key = false;
 
 struct RoomCounters {
   Counter seats_peak;
-  Counter sent_away;
+  Counter refused;
   Counter store_peak;
   Counter store_bytes;
   Counter lost;
 };
 void describe(CounterTable& table, RoomCounters& c) {
   table.gauge("seats_peak", c.seats_peak, "guests", "At once.")
-      .peak_of("seats", "Guests are sent away.");
-  table.counter("sent_away", c.sent_away, "guests", "Too many.").refusals_of("seats");
+      .peak_of("seats", "Guests are refused.");
+  table.counter("refused", c.refused, "guests", "Too many.").refusals_of("seats");
   table.gauge("store_peak", c.store_peak, "bytes", "At once.")
       .peak_of("store_bytes", "Less is stored.", "store_bytes");
   table.gauge("store_bytes", c.store_bytes, "bytes", "What part of the store there is.");
@@ -196,7 +196,7 @@ TEST(KeyFindings, AKeyThatIsTooLargeIsProposedSmallerWithWhatThatSaves) {
   CHECK_EQUAL(50, seats.proposed.value());
   CHECK_EQUAL(static_cast<int64_t>(50 * kSeatBytes), seats.saved_bytes);
   STRCMP_EQUAL("guests", seats.unit.c_str());
-  STRCMP_EQUAL("Guests are sent away.", seats.risk.c_str());
+  STRCMP_EQUAL("Guests are refused.", seats.risk.c_str());
   CHECK_EQUAL(100, inn.seats);  // unchanged
 }
 
@@ -211,7 +211,7 @@ TEST(KeyFindings, AKeyStaysWhereTheMarginTakesTheRest) {
 
 TEST(KeyFindings, WhatWasExhaustedIsProposedLarger) {
   room().seats_peak.set(100);
-  room().sent_away.set(3);
+  room().refused.set(3);
   const KeyFinding seats = finding("inn.seats");
   CHECK_EQUAL(3, seats.refused);
   CHECK_EQUAL(125, seats.proposed.value());
@@ -220,7 +220,7 @@ TEST(KeyFindings, WhatWasExhaustedIsProposedLarger) {
 
 TEST(KeyFindings, WhatWasRefusedForAnotherReasonDoesNotCount) {
   room().seats_peak.set(40);
-  room().sent_away.set(3);
+  room().refused.set(3);
   CHECK_EQUAL(50, finding("inn.seats").proposed.value());
 }
 
@@ -294,7 +294,7 @@ TEST(KeyFindings, WhatTheConfigurationWouldRefuseIsNotProposed) {
 TEST(KeyFindings, WhatThePoolHasNoRoomForIsNotProposed) {
   inn.seats = 450;
   room().seats_peak.set(450);
-  room().sent_away.set(1);
+  room().refused.set(1);
   const KeyFinding seats = finding("inn.seats");
   CHECK_FALSE(seats.proposed.has_value());
   STRCMP_CONTAINS("562 would be refused: ", seats.obstacle.c_str());

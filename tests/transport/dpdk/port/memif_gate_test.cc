@@ -1,4 +1,4 @@
-// The gate of a memif: memory is unmapped only after the burst under way. The driver's calls on
+// The gate of a memif: memory is unmapped only after the burst in progress. The driver's calls on
 // other threads go through the gate too, because the linker redirects them.
 #include "transport/dpdk/port/memif_gate.h"
 
@@ -82,7 +82,7 @@ TEST(MemifGate, TwoBurstsAtATimeOrAGateThatNobodyClosedIsAProgrammingError) {
   BP_CHECK_DIES("opened more often than closed", open_memif_gates());
 }
 
-TEST(MemifGate, ClosingWaitsForTheBurstThatIsUnderWay) {
+TEST(MemifGate, ClosingWaitsForTheBurstInProgress) {
   MemifGate gate, other;
   CHECK(gate.enter());
   std::atomic<bool> is_closed = false;

@@ -25,7 +25,7 @@ namespace {
 constexpr AmId kLent = 4;
 constexpr uint32_t kOperationCount = 10'000;
 constexpr uint64_t kBytesMax = 200'000;
-constexpr uint32_t kUnderWayMax = 12;
+constexpr uint32_t kInFlightMax = 12;
 
 struct Freed {
   void operator()(std::byte* block) const noexcept { std::free(block); }
@@ -50,7 +50,7 @@ class Traffic {
 
   void run() {
     while (ended_count_ < kOperationCount) {
-      while (begun_count_ < kOperationCount && begun_count_ - ended_count_ < kUnderWayMax) {
+      while (begun_count_ < kOperationCount && begun_count_ - ended_count_ < kInFlightMax) {
         begin();
         churn();
       }
@@ -74,7 +74,7 @@ class Traffic {
     struct Read : Completion {
       Operation* whole = nullptr;
     } got;
-    bool is_under_way = false;
+    bool is_in_flight = false;
   };
 
   // The offset of the part of b's open memory that belongs to this operation.
@@ -84,9 +84,9 @@ class Traffic {
 
   void begin() {
     Operation* operation = operations_;
-    while (operation->is_under_way) ++operation;
+    while (operation->is_in_flight) ++operation;
     operation->traffic = this;
-    operation->is_under_way = true;
+    operation->is_in_flight = true;
     operation->kind = static_cast<Kind>(random_() % 3);
     operation->number = begun_count_++;
     const uint64_t die = random_() % 100;  // most are small, some have many packets
@@ -127,7 +127,7 @@ class Traffic {
     uint32_t number = 0;
     std::memcpy(&number, message.payload.data(), sizeof number);
     Operation* operation = operations_;
-    while (!operation->is_under_way || operation->number != number) ++operation;
+    while (!operation->is_in_flight || operation->number != number) ++operation;
     BP_PROBE_CHECK(message.loan.remote.bytes == operation->bytes);
     operation->loan = message.loan;
     operation->into = allocate(operation->bytes);
@@ -149,7 +149,7 @@ class Traffic {
     if (operation.kind == Kind::kPut) check(open_.data() + offset(operation), operation);
     if (operation.kind == Kind::kGet) check(operation.block.get(), operation);
     keep(std::move(operation.block));
-    operation.is_under_way = false;
+    operation.is_in_flight = false;
     bytes_ += operation.bytes;
     ++ended_count_;
   }
@@ -167,7 +167,7 @@ class Traffic {
   std::span<std::byte> open_;
   std::mt19937_64 random_;
   RemoteMemory exposed_;
-  Operation operations_[kUnderWayMax + 1];
+  Operation operations_[kInFlightMax + 1];
   Block others_[4096];
   std::set<const void*> sources_, targets_;
   uint32_t begun_count_ = 0;
@@ -182,8 +182,8 @@ BP_PROBE(verbs_promise) {
   Seed seed;
   // The heap as the configuration opens one (`remote = "read"`), and memory that peers may write.
   const Segment& heap = process_pool().segment(0);
-  const Block written = allocate((kUnderWayMax + 1) * kBytesMax);
-  const std::span<std::byte> open = {written.get(), (kUnderWayMax + 1) * kBytesMax};
+  const Block written = allocate((kInFlightMax + 1) * kBytesMax);
+  const std::span<std::byte> open = {written.get(), (kInFlightMax + 1) * kBytesMax};
   VerbsRig rig({.exported = open, .readable = {heap.address, heap.bytes}});
   BP_PROBE_CHECK(rig.connect());
   Traffic traffic(rig, open, seed.value());

@@ -31,7 +31,7 @@ TEST(VerbsShape, ThoseThatCannotBeAreRefusedWithWhatCan) {
   STRCMP_EQUAL("choose a power of two, such as 64", refused.error().cure);
 }
 
-TEST(VerbsShape, QueuesAreAsLongAsWhatMayBeUnderWay) {
+TEST(VerbsShape, QueuesAreAsLongAsWhatMayBeInFlight) {
   for (const uint16_t window : std::initializer_list<uint16_t>{2, 64, 1024}) {
     for (const uint32_t operations : {1u, 63u, 64u, 1000u}) {
       const VerbsShape shape = {
