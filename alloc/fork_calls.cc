@@ -32,8 +32,8 @@ void tell_refusal() noexcept {
   if (has_told.test_and_set()) return;
   Error error = error_while("forking").set_answer(
       "BEDPLATE_FORK, or bedplate_fork at link time, is set to refuse");
-  log_error(
-      error.set_cure("start programs by posix_spawn() or vfork(), or %s", cure_for_uncopied_heap()));
+  log_error(error.set_cure("start programs by posix_spawn() or vfork(), or %s",
+                           cure_for_uncopied_heap()));
 }
 
 }  // namespace

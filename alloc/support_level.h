@@ -1,9 +1,9 @@
 // The support level of this process's malloc: found by test calls, not inferred from the linking.
 //
 // The interception of malloc can fail: an allocator of the program, a preloaded allocator, or a
-// link line without -u replaces it. So at boot each way to allocate is used once, with blocks too
-// large for any cache. The test checks that each block lies in the pool and that each free reaches
-// the pool's heap.
+// link line without -u replaces it. So at boot each allocating function is used once, with blocks
+// too large for any cache. The test checks that each block lies in the pool and that each free
+// reaches the pool's heap.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@ namespace bedplate {
 enum class SupportLevel : uint32_t {
   // malloc is not the pool's: only memory taken explicitly from the pool has keys.
   kNone = 0,
-  // Every way to allocate hands out blocks of the pool, and each free reaches the pool's heap: the
-  // heap reports the block's memory as free.
+  // Every allocating function hands out blocks of the pool, and each free reaches the pool's heap:
+  // the heap reports the block's memory as free.
   kFree = 1,
   // A freed chunk of memory stays in the pool: its pages are still mapped and resident, so a
   // registration over it stays valid.
@@ -36,7 +36,7 @@ constexpr bool includes(SupportLevel level, SupportLevel part) noexcept {
 struct SupportProof {  // static texts
   SupportLevel level = SupportLevel::kNone;
   const char* failed_allocator = nullptr;  // the first, such as "realloc"; nullptr: none
-  const char* failure = nullptr;  // how it failed
+  const char* failure = nullptr;           // how it failed
 };
 
 // Tests whether munmap of pool memory is refused; it must leave the pool as it was.

@@ -4,8 +4,8 @@
 // pages are taken and locked before any use. (The exception is the heap of a program that shares it
 // with no other process: private memory, which a fork copies; fork_rule.h.) Between reserve and
 // seal services carve their parts. After the seal the layout never changes, and all ways back
-// are stopped (no_way_back.h has the stoppers). No memory is given back before the
-// process ends: there is no function for it.
+// are stopped (no_way_back.h has the stoppers). No memory is given back before the process ends:
+// there is no function for it.
 //
 // The pool knows no device and no allocator; transport/registration and alloc/ stand on it.
 //
@@ -149,8 +149,8 @@ class PinnedPool {
 
   uintptr_t base() const noexcept { return base_; }
   bool is_sealed() const noexcept { return is_sealed_.load(std::memory_order_acquire); }
-  // The stoppers in force against the ways back, which take memory from under a registration: bits of
-  // Stopper (pinned_pool/no_way_back.h), complete once the pool is sealed.
+  // The stoppers in force against the ways back (pinned_pool/no_way_back.h): bits of Stopper,
+  // complete once the pool is sealed.
   uint32_t stoppers() const noexcept { return stoppers_.load(std::memory_order_relaxed); }
   // Adds stoppers from outside the pool: a device that holds the pages, a filter.
   // Threads: any.

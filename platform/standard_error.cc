@@ -60,8 +60,8 @@ ssize_t write_own_description(const char* text, size_t text_bytes,
 ssize_t write_pipe(const char* text, size_t text_bytes) noexcept {
   const iovec part = {const_cast<char*>(text), text_bytes};
   const ssize_t written = pwritev2(STDERR_FILENO, &part, 1, -1, RWF_NOWAIT);
-  const bool has_other_way = is_forbidden(written) || errno == EOPNOTSUPP || errno == EINVAL;
-  if (written >= 0 || !has_other_way) return written;
+  const bool has_fallback = is_forbidden(written) || errno == EOPNOTSUPP || errno == EINVAL;
+  if (written >= 0 || !has_fallback) return written;
   return write_own_description(text, text_bytes, &splice_to_pipe);
 }
 

@@ -146,14 +146,14 @@ def perf_steps(program, ports):
     """Between the first two active ports, or from one port to itself."""
     reason = "" if ports else "no RDMA port that is up"
     one, other = (ports[0], ports[-1]) if ports else (RdmaPort("none", 1, False),) * 2
-    way = f"{one.device} port {one.port} to {other.device} port {other.port}"
+    direction = f"{one.device} port {one.port} to {other.device} port {other.port}"
     address = f"tcp:{ADDRESS}:{PERF_PORT}"
 
     def side(port):
         return ("--device", port.device, "--port", str(port.port), address)
     server = (program, "perf", "serve", *side(other))
     for what in (("send", "--latency"), ("put", "--bandwidth"), ("get", "--bandwidth")):
-        yield Step(f"perf {what[0]} {what[1].removeprefix('--')}", f"sends from {way}",
+        yield Step(f"perf {what[0]} {what[1].removeprefix('--')}", f"sends from {direction}",
                    (program, "perf", *what, "-d", "5", *side(one)), server, reason)
     yield Step("perf register", f"registers up to 1 MiB, again and again, with {one.device}",
                (program, "perf", "register", "--device", one.device, "--port", str(one.port)), (),

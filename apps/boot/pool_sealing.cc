@@ -57,7 +57,8 @@ void PoolSealing::pin_pages(PinnedPool& pool) {
 Result<void> PoolSealing::prove_support(HeapExpectation expected) noexcept {
   const SupportProof proof = prove_support_level(&munmap_is_refused);
   support_level_ = proof.level;
-  if (proof.failed_allocator == nullptr || interception_decision().backing != HeapBacking::kPool) return {};
+  if (proof.failed_allocator == nullptr || interception_decision().backing != HeapBacking::kPool)
+    return {};
   Error error = error_while("proving that malloc uses the pool")
                     .set_answer("%s: %s", proof.failed_allocator, proof.failure)
                     .set_cure("give the heap 4 MB more ([pool] bytes), or find what else defines "

@@ -299,13 +299,12 @@ void check_locked_memory(const Configuration& configuration, const AppliancePlan
   if (limit >= needed) return;
   const auto look = [&](std::vector<Error>* seen) {
     if (may_lock(needed)) return;
-    seen->push_back(
-        error_while("checking the limit of locked memory")
-            .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed", limit / kKiB,
-                        needed / kKiB)
-            .set_cure("%sulimit -l %" PRIu64,
-                      configuration.appliance.user.empty() ? cure_for_lock_limit() : "",
-                      (needed + kKiB - 1) / kKiB));
+    seen->push_back(error_while("checking the limit of locked memory")
+                        .set_answer("%" PRIu64 " KiB are allowed, %" PRIu64 " KiB are needed",
+                                    limit / kKiB, needed / kKiB)
+                        .set_cure("%sulimit -l %" PRIu64,
+                                  configuration.appliance.user.empty() ? cure_for_lock_limit() : "",
+                                  (needed + kKiB - 1) / kKiB));
   };
   look_as_appliance(configuration, plan, look, problems);
 }

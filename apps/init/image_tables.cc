@@ -128,12 +128,12 @@ void check_network(ReadTable& file, const TomlNode& node, std::span<const Networ
   if (gateway == nullptr) return;
   const NetworkSettings& network = all.back();
   const auto address = parse_ip_prefix(network.address);
-  const auto way = parse_ip_address(network.gateway);
-  BP_ASSERT(way.has_value());  // the key takes only valid addresses
+  const auto router = parse_ip_address(network.gateway);
+  BP_ASSERT(router.has_value());  // the key takes only valid addresses
   // A link-local gateway can be reached from any address.
   const IpPrefix link_local = {{AF_INET6, {0xfe, 0x80}}, 10};
-  const bool is_of_family = address && way->family == address->family;
-  if (!is_of_family || !(address->contains(*way) || link_local.contains(*way))) {
+  const bool is_of_family = address && router->family == address->family;
+  if (!is_of_family || !(address->contains(*router) || link_local.contains(*router))) {
     const std::string wrong = !address        ? "no address"
                               : !is_of_family ? "an address of the other family"
                                               : "the address " + quoted(network.address);
@@ -143,8 +143,8 @@ void check_network(ReadTable& file, const TomlNode& node, std::span<const Networ
         "expected an \"address\" from which the gateway can be reached");
   }
   for (const NetworkSettings& other : all.first(all.size() - 1)) {
-    const auto other_way = parse_ip_address(other.gateway);
-    if (!other_way || other_way->family != way->family) continue;
+    const auto other_router = parse_ip_address(other.gateway);
+    if (!other_router || other_router->family != router->family) continue;
     file.refuse_at(gateway->position,
                    "\"gateway\" " + quoted(network.gateway) +
                        " is the second of its address family: " + other.interface +

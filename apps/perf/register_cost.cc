@@ -129,11 +129,11 @@ class RegisterMeasurement {
     BP_TRY(keys_.create(process_pool(), *device_));
     const VerbsPort& port = device_->port();
     costs->connection = {.provider = "verbs",
-                  .device = port.text(),
-                  .link = port.is_ethernet ? "Ethernet" : "InfiniBand",
-                  .mtu_bytes = 128u << port.mtu,
-                  .pool_bytes = 2 * half,
-                  .page = page};
+                         .device = port.text(),
+                         .link = port.is_ethernet ? "Ethernet" : "InfiniBand",
+                         .mtu_bytes = 128u << port.mtu,
+                         .pool_bytes = 2 * half,
+                         .page = page};
     return {};
   }
 

@@ -108,11 +108,11 @@ def figure(row, ns):
 Contender = collections.namedtuple("Contender", "program kinds command environment provider note")
 
 
-def forked(program, way=None, kind=None):
-    """A program that forks its second process itself. Its head comment lists its WAYs."""
+def forked(program, variant=None, kind=None):
+    """A program that forks its second process itself. Its head comment lists its VARIANTs."""
     def command(row, _directory):
         return [f"{BUILD}/message_{program}", kind or row.kind, str(row.bytes), str(row.iterations),
-                *([way] if way else [])]
+                *([variant] if variant else [])]
     return command
 
 
@@ -120,7 +120,7 @@ def libfabric(row, directory):
     return [*forked("libfabric")(row, directory), os.path.basename(directory)]
 
 
-def mpirun(single_copy, way=None):
+def mpirun(single_copy, variant=None):
     # Both processes pin themselves, like all contenders. `isolated`: this machine alone, without
     # ssh.
     def command(row, directory):
@@ -130,7 +130,7 @@ def mpirun(single_copy, way=None):
                    "osc_sm_backing_directory": directory}
         settings = [word for name, value in options.items() for word in ("--mca", name, value)]
         return ["mpirun", "-np", "2", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none",
-                *settings, *forked("vader", way)(row, directory)]
+                *settings, *forked("vader", variant)(row, directory)]
     return command
 
 

@@ -96,7 +96,7 @@ BP_PROBE(ExhaustAndGoOn) {
   BP_PROBE_CHECK(whole.add(24 * kMiB));
 }
 
-BP_PROBE(ExhaustEveryWay) {
+BP_PROBE(ExhaustByEveryAllocator) {
   boot_heap_and_volume();
   void* block = allocate(100);
   std::memset(block, 0x44, 100);
@@ -234,9 +234,9 @@ TEST(Exhaustion, IsNullAndEnomemAndEverythingCanBeHadAgain) {
   BP_CHECK_PROBE(ExhaustAndGoOn);
 }
 
-TEST(Exhaustion, IsTheSameInEveryWay) {
+TEST(Exhaustion, IsTheSameForEveryAllocator) {
   BP_SKIP_UNDER_SANITIZER();
-  BP_CHECK_PROBE(ExhaustEveryWay);
+  BP_CHECK_PROBE(ExhaustByEveryAllocator);
 }
 
 TEST(Exhaustion, OfSeveralThreadsAtOnceLeavesNothingBehind) {

@@ -51,12 +51,12 @@ bool lies_in_pool(const void* block, size_t bytes) {
 }
 
 // A function that allocates a block of at least `bytes`.
-struct Way {
+struct Allocator {
   const char* name;
   void* (*get)(size_t bytes);
 };
 
-constexpr Way kWays[] = {
+constexpr Allocator kAllocators[] = {
     {"malloc", [](size_t bytes) { return keep(std::malloc(bytes)); }},
     {"calloc", [](size_t bytes) { return keep(std::calloc(1, bytes)); }},
     {"realloc", [](size_t bytes) { return keep(std::realloc(nullptr, bytes)); }},
@@ -98,12 +98,12 @@ TEST_GROUP(Interception){};
 
 TEST(Interception, IsSeenToWork) { CHECK(malloc_is_intercepted() == !test::kIsSanitized); }
 
-TEST(Interception, EveryWayHandsOutPoolMemoryOfEverySize) {
+TEST(Interception, EveryAllocatorHandsOutPoolMemoryOfEverySize) {
   BP_SKIP_UNDER_SANITIZER();
-  for (const Way& way : kWays) {
+  for (const Allocator& allocator : kAllocators) {
     for (const size_t bytes : kSizes) {
-      void* block = way.get(bytes);
-      const std::string text = way.name + (" of " + std::to_string(bytes));
+      void* block = allocator.get(bytes);
+      const std::string text = allocator.name + (" of " + std::to_string(bytes));
       CHECK_TEXT(block != nullptr, text.c_str());
       CHECK_TEXT(lies_in_pool(block, bytes), text.c_str());
       CHECK_TEXT(is_aligned(block, alignof(max_align_t)) || bytes < 16, text.c_str());
@@ -409,7 +409,7 @@ const char* take_new(std::mt19937_64& random, Block* block) {
     block->address = keep(memalign(alignment, block->bytes));
     if (!is_aligned(block->address, alignment)) return "a block is misaligned";
   } else {
-    block->address = kWays[random() % std::size(kWays)].get(block->bytes);
+    block->address = kAllocators[random() % std::size(kAllocators)].get(block->bytes);
   }
   if (block->address == nullptr) return "no memory";
   if (!lies_in_pool(block->address, block->bytes)) return "a block lies outside the pool";

@@ -368,7 +368,7 @@ def mtu_that_differs_between_hosts():
     expect_unbroken(accounts, a, b)
 
 
-def mtu_that_is_smaller_on_the_way():
+def mtu_that_is_smaller_on_the_path():
     """The switch passes small packets and drops large ones without notice: the log must have the
     cure. When the switch passes packets of the hosts' MTU, traffic flows, and nothing was lost."""
     a, b = appliances()
@@ -393,7 +393,7 @@ def mtu_that_is_smaller_on_the_way():
         hosts.switch.mtu = None
         for one in (a, b):
             one.host.run("ip link set eth1 mtu 1500")
-    say(accounts, f"a way that is too narrow: {count} times lost")
+    say(accounts, f"a path that is too narrow: {count} times lost")
 
 
 def peers_that_do_not_answer():
@@ -566,7 +566,7 @@ TESTS = [cable_that_is_pulled_under_traffic, hosts_that_are_frozen_under_traffic
          processes_that_are_killed_and_started_again, hosts_that_are_reset_under_traffic,
          host_that_is_reset_while_nobody_sends,
          hostile_host_beside_honest_ones, mtu_that_differs_between_hosts,
-         mtu_that_is_smaller_on_the_way, peers_that_do_not_answer,
+         mtu_that_is_smaller_on_the_path, peers_that_do_not_answer,
          perf_measures_between_hosts, perf_ends_when_its_server_vanishes,
          images_with_a_list_of_peers_read_each_others_memory,
          host_that_loses_power_while_nobody_sends]

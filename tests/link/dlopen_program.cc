@@ -47,13 +47,13 @@ void exchange_blocks(void* library) {
   auto* const library_free = find<void(void*)>(library, "library_free");
   auto* const library_usable_bytes = find<size_t(void*)>(library, "library_usable_bytes");
   for (const size_t bytes : {size_t{64}, size_t{64} * kKiB, 6 * kMiB}) {
-    int way = 0;
-    for (; void* block = library_allocate(way, bytes); ++way) {
-      check(is_where_it_belongs(block), "a block of the library's", way);
-      check(library_usable_bytes(block) > 0, "the library can ask for its size", way);
+    int function = 0;
+    for (; void* block = library_allocate(function, bytes); ++function) {
+      check(is_where_it_belongs(block), "a block of the library's", function);
+      check(library_usable_bytes(block) > 0, "the library can ask for its size", function);
       std::free(block);
     }
-    check(way == 9, "the library allocates in nine ways", way);
+    check(function == 9, "the library allocates with nine functions", function);
     void* block = std::malloc(bytes);
     check(is_where_it_belongs(block), "a block of the program's");
     library_free(block);

@@ -18,11 +18,11 @@ extern "C" {
 
 const void* library_loaded() { return loaded->data(); }
 
-// Allocates with the function that has the number `way`. Returns nullptr if there is none. (pvalloc
-// is left out: jemalloc, which tests preload, does not have it.)
-void* library_allocate(int way, size_t bytes) {
+// Allocates with the function that has the number `function`. Returns nullptr if there is none.
+// (pvalloc is left out: jemalloc, which tests preload, does not have it.)
+void* library_allocate(int function, size_t bytes) {
   void* block = nullptr;
-  switch (way) {
+  switch (function) {
     case 0: return std::malloc(bytes);
     case 1: return std::calloc(1, bytes);
     case 2: return std::realloc(std::malloc(1), bytes);

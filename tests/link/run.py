@@ -32,9 +32,9 @@ OBJECTS = ("program", "quiet_program", "dlopen_program", "level_program", "const
 ALLOCATORS = ("libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2.0")
 BOOT_BYTES = "24 MiB"
 NOBODY = 65534
-WAYS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign", "aligned_alloc",
-        "posix_memalign", "valloc", "pvalloc", "large malloc", "strdup", "new", "aligned new",
-        "string", "thread", "fopen")
+ALLOCATIONS = ("before main", "malloc", "calloc", "realloc", "reallocarray", "memalign",
+               "aligned_alloc", "posix_memalign", "valloc", "pvalloc", "large malloc", "strdup",
+               "new", "aligned new", "string", "thread", "fopen")
 
 
 def documented_lines():
@@ -106,7 +106,8 @@ def facts(program, environment=None):
 
 def expected_facts(whose):
     segments = {"pool": {"segments": "1", "segment 0": BOOT_BYTES}, "own": {"segments": "0"}}
-    return {**{way: whose for way in WAYS}, **segments[whose], "explicit": "pool"}
+    return {**{allocation: whose for allocation in ALLOCATIONS}, **segments[whose],
+            "explicit": "pool"}
 
 
 def compare(told, expected):
@@ -141,9 +142,9 @@ def check_c(workshop, whose, kind):
 def check_explicit(workshop, whose, kind):
     """The interfaces for C++ hand out memory of the pool, and do not change malloc."""
     told = facts(workshop.link("explicit_program", whose, kind))
-    compare(told, {**{f"{way} {when}": whose for way in ("malloc", "vector")
+    compare(told, {**{f"{allocation} {when}": whose for allocation in ("malloc", "vector")
                       for when in ("before", "after")},
-                   **{way: "pool" for way in ("pool_resource", "pool_resource, inner",
+                   **{allocation: "pool" for allocation in ("pool_resource", "pool_resource, inner",
                                               "PoolAllocator", "PoolAllocator, rebound",
                                               "BufferPool")}})
 

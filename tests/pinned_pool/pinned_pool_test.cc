@@ -410,13 +410,13 @@ TEST(PinnedPool, TheFirstSegmentGrowsInPlaceUntilThereIsAnother) {
 
 TEST(PinnedPool, TheFirstSegmentStaysAsItIsWhereItCannotGrow) {
   Segment& first = create("first", 4 * kMiB);
-  void* in_the_way = mmap(first.address + 8 * kMiB, 4096, PROT_READ,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  CHECK(in_the_way != MAP_FAILED);
+  void* obstacle = mmap(first.address + 8 * kMiB, 4096, PROT_READ,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  CHECK(obstacle != MAP_FAILED);
   CHECK_FALSE(pool->grow_first_segment(8 * kMiB));
   LONGS_EQUAL(EEXIST, errno);
   CHECK_EQUAL(4 * kMiB, first.bytes);
-  munmap(in_the_way, 4096);
+  munmap(obstacle, 4096);
   CHECK(pool->grow_first_segment(8 * kMiB));
   CHECK(pool->is_valid());
 }

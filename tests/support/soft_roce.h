@@ -159,8 +159,8 @@ inline bool has_managed_device() {
 // the connection manager, which must then exist.
 inline constexpr char kConnectVariable[] = "BEDPLATE_VERBS_CONNECT";
 inline bool is_by_manager() {
-  const char* way = std::getenv(kConnectVariable);
-  return way != nullptr && std::strcmp(way, "rdma_cm") == 0;
+  const char* method = std::getenv(kConnectVariable);
+  return method != nullptr && std::strcmp(method, "rdma_cm") == 0;
 }
 
 // Call this at the end of a test that needs the managed device: other tests rely on lo, but take

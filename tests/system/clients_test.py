@@ -14,7 +14,7 @@ from harness import (BACKENDS, BEDPLATE, GIB, LAYOUTS, MIB, Skip, expect, expect
 import raw_nbd as nbd
 from raw_nbd import pattern
 
-EVERY_WAY = {"way": ["tcp", "unix"], "layout": LAYOUTS, "sockets": BACKENDS}
+EVERY_VARIANT = {"transport": ["tcp", "unix"], "layout": LAYOUTS, "sockets": BACKENDS}
 QEMU_IO = ["-c", "write -P 0xab 4k 64k", "-c", "read -P 0xab 4k 64k", "-c", "discard 1M 1M",
            "-c", "write -z 2M 1M", "-c", "flush"]
 
@@ -29,10 +29,10 @@ def copy_there_and_back(box, uri, image):
     box.run("cmp", image, "back.img")
 
 
-@test(**EVERY_WAY)
-def nbdinfo(box, way, layout, sockets):
+@test(**EVERY_VARIANT)
+def nbdinfo(box, transport, layout, sockets):
     need_tools("nbdinfo")
-    uri = box.appliance(box.configuration(layout, sockets)).uri(way)
+    uri = box.appliance(box.configuration(layout, sockets)).uri(transport)
     [export] = json.loads(box.run("nbdinfo", "--json", uri).stdout)["exports"]
     wanted = {
         "export-name": "ram0", "export-size": 64 * MIB, "is_read_only": False, "can_flush": True,
@@ -45,35 +45,35 @@ def nbdinfo(box, way, layout, sockets):
     expect_in("export=\"ram0\"", box.run("nbdinfo", "--list", uri).stdout, "nbdinfo --list")
 
 
-@test(**EVERY_WAY)
-def nbdcopy_and_qemu_img(box, way, layout, sockets):
+@test(**EVERY_VARIANT)
+def nbdcopy_and_qemu_img(box, transport, layout, sockets):
     need_tools("nbdcopy", "qemu-img")
     appliance = box.appliance(box.configuration(layout, sockets))
     image = disk_image(box)
-    copy_there_and_back(box, appliance.uri(way), image)
-    same = box.run("qemu-img", "compare", "-f", "raw", "-F", "raw", image, appliance.uri(way))
+    copy_there_and_back(box, appliance.uri(transport), image)
+    same = box.run("qemu-img", "compare", "-f", "raw", "-F", "raw", image, appliance.uri(transport))
     expect_in("Images are identical.", same.stdout, "qemu-img compare")
     appliance.stop()
 
 
-@test(**EVERY_WAY)
-def qemu_io(box, way, layout, sockets):
+@test(**EVERY_VARIANT)
+def qemu_io(box, transport, layout, sockets):
     need_tools("qemu-io")
     appliance = box.appliance(box.configuration(layout, sockets))
-    done = box.run("qemu-io", "-f", "raw", *QEMU_IO, appliance.uri(way))
+    done = box.run("qemu-io", "-f", "raw", *QEMU_IO, appliance.uri(transport))
     expect_true("failed" not in done.stdout + done.stderr, f"qemu-io is content: {done.stdout}")
     zeroes = ["-c", "read -P 0xab 4k 64k", "-c", "read -P 0 2M 1M", "-c", "read -P 0 0 4k"]
-    done = box.run("qemu-io", "-f", "raw", *zeroes, appliance.uri(way))
+    done = box.run("qemu-io", "-f", "raw", *zeroes, appliance.uri(transport))
     expect_true("failed" not in done.stdout + done.stderr, f"the data are right: {done.stdout}")
 
 
-@test(**EVERY_WAY)
-def fio_verify(box, way, layout, sockets):
+@test(**EVERY_VARIANT)
+def fio_verify(box, transport, layout, sockets):
     need_tools("fio")
     appliance = box.appliance(box.configuration(layout, sockets))
-    box.run("fio", "--name=v", "--output=f.txt", "--ioengine=nbd", f"--uri={appliance.uri(way)}",
-            "--rw=randwrite", "--bs=4k", "--iodepth=16", "--size=64M", "--verify=crc32c",
-            "--do_verify=1", "--verify_fatal=1", "--verify_state_save=0")
+    box.run("fio", "--name=v", "--output=f.txt", "--ioengine=nbd",
+            f"--uri={appliance.uri(transport)}", "--rw=randwrite", "--bs=4k", "--iodepth=16",
+            "--size=64M", "--verify=crc32c", "--do_verify=1", "--verify_fatal=1", "--verify_state_save=0")
     expect_true(appliance.blockd("requests_write") >= 16384, "fio's writes were counted")
     appliance.stop()
 

@@ -309,14 +309,14 @@ def limit_too_low(box, limit):
                           done.stderr), f"the message about {words}: {done.stderr}")
 
 
-@test(way=["tcp", "unix", "tcp_any"])
-def listener_in_use(box, way):
+@test(listener=["tcp", "unix", "tcp_any"])
+def listener_in_use(box, listener):
     """A port or socket of another program is refused with exit code 1; that program continues."""
     owner = box.appliance()
     configuration = box.configuration()
     taken = {"tcp": owner.configuration["blockd"]["listen"][0],
              "unix": owner.configuration["blockd"]["listen"][1],
-             "tcp_any": f"tcp:0.0.0.0:{owner.address('tcp')[1]}"}[way]
+             "tcp_any": f"tcp:0.0.0.0:{owner.address('tcp')[1]}"}[listener]
     configuration["appliance"] |= {"name": "second", "runtime_directory": box.path("other")}
     configuration["blockd"] |= {"listen": [f"unix:{box.path('second.sock')}", taken],
                                 "plain_text": "allowed"}

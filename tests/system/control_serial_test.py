@@ -214,15 +214,15 @@ def the_next_client_is_not_confused(box):
 def top_shows_what_the_line_says(box):
     line, appliance = start(box)
     shapes = []
-    for option, way in (("--serial", far_end), ("--socket", None)):
-        with (way(line) if way else line_socket(box, line)) as path:
+    for option, opener in (("--serial", far_end), ("--socket", None)):
+        with (opener(line) if opener else line_socket(box, line)) as path:
             line.say(b'{"left in the middle')
             told = box.bedplate("top", "--once", "--json", "--interval", "0.1", option, path).stdout
             seen, = json.loads(told)["appliances"]
             expect((seen["name"], seen["pid"], seen["running"]), ("test", appliance.pid, True), "whose")
             shapes.append(set(seen))
     expect_in("shard", shapes[0], "what there is")
-    expect(shapes[0], shapes[1], "what both ways show")
+    expect(shapes[0], shapes[1], "what both options show")
     for words in (["--serial", "x", "--socket", "y"], ["--serial", "x", "--from", "y"], ["--baud", "9600"],
                   ["--serial", "x", "--baud", "7"], ["--serial", "x", "test"]):
         box.bedplate("top", *words, expect_code=2)

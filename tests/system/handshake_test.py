@@ -209,10 +209,10 @@ def unknown_client_flags_disconnect(box, flags):
     client.expect_disconnect(f"client flags {flags:#x}", 0)
 
 
-@test(way=["tcp", "unix"])
-def byte_at_a_time(box, way):
+@test(transport=["tcp", "unix"])
+def byte_at_a_time(box, transport):
     """The whole conversation is sent byte by byte."""
-    client = connected(box, box.appliance(), way)
+    client = connected(box, box.appliance(), transport)
     data = nbd.pattern("bytes", 100)
     talk = (struct.pack(">I", 3) + nbd.option_bytes(nbd.LIST) + nbd.option_bytes(12, b"abc")
             + nbd.option_bytes(nbd.GO, NAME)
@@ -228,10 +228,10 @@ def byte_at_a_time(box, way):
     expect([client.reply()[:3] for _ in range(2)], [(1, 0, b""), (2, 0, data)], "the replies")
 
 
-@test(way=["tcp", "unix"])
-def everything_in_one_piece(box, way):
+@test(transport=["tcp", "unix"])
+def everything_in_one_piece(box, transport):
     """Handshake and requests come in one send, before the client reads the greeting."""
-    client = connected(box, box.appliance(), way)
+    client = connected(box, box.appliance(), transport)
     client.send(struct.pack(">I", 3) + nbd.option_bytes(nbd.GO, NAME)
                 + nbd.request_bytes(nbd.FLUSH, cookie=9) + nbd.request_bytes(nbd.DISC))
     expect(client.receive(len(nbd.GREETING)), nbd.GREETING, "the greeting")

@@ -486,15 +486,15 @@ class Appliance:
                 return text.removeprefix(kind)
         raise Failure(f"the configuration has no listener {kind}")
 
-    def address(self, way="unix"):
-        """The address for RawClient; `way` is tcp or unix."""
-        if way == "unix":
+    def address(self, transport="unix"):
+        """The address for RawClient; `transport` is tcp or unix."""
+        if transport == "unix":
             return self._listener("unix:")
         host, _, port = self._listener("tcp:").rpartition(":")
         return (host.strip("[]"), int(port))
 
-    def uri(self, way="unix", volume="ram0"):
-        if way == "unix":
+    def uri(self, transport="unix", volume="ram0"):
+        if transport == "unix":
             return f"nbd+unix:///{volume}?socket={self._listener('unix:')}"
         return f"nbd://{self._listener('tcp:')}/{volume}"
 

@@ -43,13 +43,13 @@ def start(box, sockets, tables=None, **keys):
 
 
 class Client:
-    def __init__(self, box, appliance, way="tcp", receive_buffer_bytes=None):
-        family = socket.AF_UNIX if way == "unix" else socket.AF_INET
+    def __init__(self, box, appliance, transport="tcp", receive_buffer_bytes=None):
+        family = socket.AF_UNIX if transport == "unix" else socket.AF_INET
         self.socket = box.closing.enter_context(socket.socket(family))
         self.socket.settimeout(BOUND_SECONDS)
         if receive_buffer_bytes:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        self.socket.connect(appliance.address(way))
+        self.socket.connect(appliance.address(transport))
         self.input = self.socket.makefile("rb")
 
     def send(self, data):
@@ -88,12 +88,12 @@ def memccapable(box, sockets):
     appliance.stop()
 
 
-@test(sockets=BACKENDS, way=["tcp", "unix"])
-def values_of_all_sizes(box, sockets, way):
+@test(sockets=BACKENDS, transport=["tcp", "unix"])
+def values_of_all_sizes(box, sockets, transport):
     """Values up to value_max_bytes are stored. Small values are copied; large values are received
     directly into their item."""
     appliance = start(box, sockets)
-    client = Client(box, appliance, way)
+    client = Client(box, appliance, transport)
     for size in (0, 1, 100, 1023, 1024, 4096, 4097, 16 * KIB, 100_000, MIB):
         value = os.urandom(size)
         expect(client.store(b"key", value), b"STORED\r\n", f"a set of {size} bytes")
@@ -188,13 +188,13 @@ def malformed_lines(box, sockets):
     appliance.stop()
 
 
-@test(sockets=BACKENDS, way=["tcp", "unix"])
-def what_speaks_http_is_closed(box, sockets, way):
+@test(sockets=BACKENDS, transport=["tcp", "unix"])
+def what_speaks_http_is_closed(box, sockets, transport):
     """No command in the body of an HTTP request is executed. The request is counted, and logged in
     one line."""
     appliance = start(box, sockets)
     body = b"\r\nset fromweb 0 0 5\r\npwned\r\n"
-    page = Client(box, appliance, way)
+    page = Client(box, appliance, transport)
     page.send(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://evil.example\r\n"
               b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
     try:
@@ -235,11 +235,11 @@ def in_clear_to_this_machine_alone(box, service):
               "what plan says where nobody could be served")
 
 
-@test(sockets=BACKENDS, way=["tcp", "unix"])
-def a_thousand_keys_in_a_line(box, sockets, way):
+@test(sockets=BACKENDS, transport=["tcp", "unix"])
+def a_thousand_keys_in_a_line(box, sockets, transport):
     """A client requests many keys in one line. An error reaches a client that is still sending."""
     appliance = start(box, sockets)
-    client = Client(box, appliance, way)
+    client = Client(box, appliance, transport)
     keys = [b"session:%08d:user-profile-cache" % i for i in range(1000)]
     client.send(b"".join(b"set %s 0 0 1 noreply\r\nx\r\n" % key for key in keys))
     client.send(b"get " + b" ".join(keys) + b"\r\n")

@@ -22,9 +22,9 @@ class Bystander:
     """A client that is served during the whole test. Holds the server's resources before the
     overload."""
 
-    def __init__(self, box, appliance, way="unix"):
+    def __init__(self, box, appliance, transport="unix"):
         self.appliance = appliance
-        self.client = connect(box, appliance, way)
+        self.client = connect(box, appliance, transport)
         self.round = 0
         self.verify()
         self.connections = appliance.blockd("connections_open")
@@ -73,13 +73,13 @@ def send_until_blocked(client, piece, bystander, most_bytes=64 * MIB):
     return count, piece[rest:] if rest else b""
 
 
-@test(layout=LAYOUTS, sockets=BACKENDS, way=["tcp", "unix"])
-def never_reads_replies(box, layout, sockets, way):
+@test(layout=LAYOUTS, sockets=BACKENDS, transport=["tcp", "unix"])
+def never_reads_replies(box, layout, sockets, transport):
     """A flood of reads is answered in full once its client reads. Until then, only this client
     waits."""
     appliance = box.appliance(box.configuration(layout, sockets))
     bystander = Bystander(box, appliance)
-    sleeper = connect(box, appliance, way, receive_buffer_bytes=16 * KIB)
+    sleeper = connect(box, appliance, transport, receive_buffer_bytes=16 * KIB)
     data = pattern("sleeper", 1 * MIB)
     sleeper.write(0, data)
     count = 64  # of requests in flight: the server takes them all and is stuck with the replies
@@ -148,9 +148,9 @@ def never_finishes_the_handshake(box):
     expect(appliance.blockd("handshake_timeouts"), 5, "handshake_timeouts")
 
 
-def crowd_of(box, appliance, count, way):
+def crowd_of(box, appliance, count, transport):
     """Connects `count` clients, none of which has read or sent anything yet."""
-    return [connected(box, appliance, way) for _ in range(count)]
+    return [connected(box, appliance, transport) for _ in range(count)]
 
 
 def is_greeted(client):
@@ -161,14 +161,14 @@ def is_greeted(client):
     return False
 
 
-@test(layout=LAYOUTS, sockets=BACKENDS, way=["tcp", "unix"])
-def too_many_connections(box, layout, sockets, way):
+@test(layout=LAYOUTS, sockets=BACKENDS, transport=["tcp", "unix"])
+def too_many_connections(box, layout, sockets, transport):
     """1,000 clients where 64 are allowed: 64 are served, the others are closed at once."""
     allow_open_files(4 * CROWD)
     appliance = box.appliance(box.configuration(layout, sockets))
     bystander = Bystander(box, appliance)
     refused = appliance.blockd("connections_refused")
-    crowd = crowd_of(box, appliance, CROWD, way)
+    crowd = crowd_of(box, appliance, CROWD, transport)
     bystander.verify(20)
     served = [client for client in crowd if is_greeted(client)]
     expect(len(served), 63, "clients of the crowd that were greeted")
@@ -180,7 +180,7 @@ def too_many_connections(box, layout, sockets, way):
     for client in crowd:
         client.close()
     bystander.expect_resources_back()
-    connect(box, appliance, way).verify("a newcomer afterwards")
+    connect(box, appliance, transport).verify("a newcomer afterwards")
     appliance.stop()
 
 
@@ -192,8 +192,8 @@ def a_thousand_connections(box, layout, sockets):
                                       requests_per_connection=4)
     appliance = box.appliance(configuration)
     bystander = Bystander(box, appliance)
-    crowd = [client for way in ("tcp", "unix")
-             for client in crowd_of(box, appliance, CROWD // 2, way)]
+    crowd = [client for transport in ("tcp", "unix")
+             for client in crowd_of(box, appliance, CROWD // 2, transport)]
     for client in crowd:
         client.greet().go()
     bystander.verify(20)

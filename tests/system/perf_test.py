@@ -49,10 +49,10 @@ def latency_has_percentiles_in_order_and_what_was_asked_for(box, operation):
     server.stop()
 
 
-@test(operation=OPERATIONS, ways=["there", "both"])
-def bandwidth_counts_what_it_says(box, operation, ways):
+@test(operation=OPERATIONS, directions=["there", "both"])
+def bandwidth_counts_what_it_says(box, operation, directions):
     server = Server(box)
-    both = ["--both"] if ways == "both" else []
+    both = ["--both"] if directions == "both" else []
     report = server.measure(operation, "--bandwidth", "-n", "5000", "--size", "64,4K", *both)
     for result in report["results"]:
         expect(result["count"], 5000, "count")

@@ -60,10 +60,10 @@ def one_code_reaches_all_places_by_name(box, sockets):
         expect(seen[1], f"b by shards, since self: this is a: echo 7, lent, {DONE}",
                "to another shard")
     ann, stranger = seen[-2:]
-    expect_in("ann by shm, since self: this is a; ", ann, "the way to a process, and why")
+    expect_in("ann by shm, since self: this is a; ", ann, "the provider for a process, and why")
     expect_in(f": echo 7, lent, {DONE}", ann, "to a process")
     # The process maps no memory of the owner, so the owner can lend it none.
-    expect_in("stranger by shm, ", stranger, "the way to one that is not trusted")
+    expect_in("stranger by shm, ", stranger, "the provider for one that is not trusted")
     expect_in(f": echo 6, no loan, {DONE}", stranger, "to one that is not trusted")
     expect(wait_for_reports(box.path("ann.log"), 1),
            [f"test by shm: echo 7, lent, {DONE}"], "from a process to the owner")

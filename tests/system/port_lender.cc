@@ -213,10 +213,10 @@ class Lender final : public Service {
       its.seen = {};
       its.status = SendStatus::kGone;
       const Head head = {index, peer};
-      auto way = messenger_->connect({.name = to_[peer].c_str()});
-      if (!way.ok()) continue;
-      its.status = way.value()->am_send_loan(kLent, std::as_bytes(std::span(&head, 1)),
-                                             {held.bytes, held.byte_count}, &its);
+      auto endpoint = messenger_->connect({.name = to_[peer].c_str()});
+      if (!endpoint.ok()) continue;
+      its.status = endpoint.value()->am_send_loan(kLent, std::as_bytes(std::span(&head, 1)),
+                                                  {held.bytes, held.byte_count}, &its);
       if (its.status == SendStatus::kPending) held.waits_for += 2;  // loan's end, peer's answer
     }
     if (file_ != nullptr) {

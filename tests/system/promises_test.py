@@ -128,8 +128,8 @@ def no_way_back(box, sockets, enforce):
         expect_in("munlock, then madvise GUARD_INSTALL", libc_only, "what only libc refuses")
         expect_in(libc_only[0], appliance.log_text(), "the log")
     expect(stats["audit"], "ok", "the audit")
-    for way in ("tcp", "unix"):
-        connect(box, appliance, way).verify(way)
+    for transport in ("tcp", "unix"):
+        connect(box, appliance, transport).verify(transport)
     appliance.stop()
 
 
@@ -159,9 +159,9 @@ def threads_faults(appliance):
 def use_everything(box, appliance):
     """Uses each path of the server once, with new connections. This is the warm-up, and part of the
     load."""
-    for way in ("tcp", "unix"):
+    for transport in ("tcp", "unix"):
         for structured in (False, True):
-            with nbd.RawClient(appliance.address(way)) as client:
+            with nbd.RawClient(appliance.address(transport)) as client:
                 client.greet().option(nbd.LIST)
                 client.option(12, bytes(70))
                 client.option(nbd.INFO, nbd.export_request("none"))
@@ -177,8 +177,8 @@ def use_everything(box, appliance):
 
 def load(box, appliance, *more):
     """fio with verified reads and writes over both kinds of socket, below 32 MiB."""
-    jobs = [f"--name={way} --uri={appliance.uri(way)} --offset={index * 16}M"
-            for index, way in enumerate(("tcp", "unix"))]
+    jobs = [f"--name={transport} --uri={appliance.uri(transport)} --offset={index * 16}M"
+            for index, transport in enumerate(("tcp", "unix"))]
     return box.spawn(["fio", "--output=fio.txt", "--ioengine=nbd", "--rw=randrw",
                       "--bsrange=4k-256k", "--iodepth=16", "--size=16M", "--verify=crc32c",
                       "--verify_state_save=0", *more, *" ".join(jobs).split()], "fio.log")
@@ -248,8 +248,8 @@ def data_survive_every_mix(box, sockets):
     """Random requests over four connections and both shards are checked against a model of the
     volume."""
     appliance = box.appliance(box.configuration("two_shards", sockets))
-    clients = [connect(box, appliance, way, structured=structured)
-               for way in ("tcp", "unix") for structured in (False, True)]
+    clients = [connect(box, appliance, transport, structured=structured)
+               for transport in ("tcp", "unix") for structured in (False, True)]
     dice = box.dice()
     size = 64 * MIB
     model = bytearray(size)

@@ -264,17 +264,17 @@ class RawClient:
             raise Failure(f"{byte_count} bytes at {offset} are not those that were written")
 
 
-def connect(box, appliance, way="unix", volume="ram0", structured=False, **options):
+def connect(box, appliance, transport="unix", volume="ram0", structured=False, **options):
     """A client in transmission that ends with the test."""
-    client = greeted(box, appliance, way, **options)
+    client = greeted(box, appliance, transport, **options)
     return client.go(volume, structured)
 
 
-def greeted(box, appliance, way="unix", **options):
+def greeted(box, appliance, transport="unix", **options):
     """A client in the handshake, past the greeting."""
-    return connected(box, appliance, way, **options).greet()
+    return connected(box, appliance, transport, **options).greet()
 
 
-def connected(box, appliance, way="unix", **options):
+def connected(box, appliance, transport="unix", **options):
     """A client that has only connected."""
-    return box.closing.enter_context(RawClient(appliance.address(way), **options))
+    return box.closing.enter_context(RawClient(appliance.address(transport), **options))

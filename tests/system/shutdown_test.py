@@ -26,9 +26,9 @@ def begin_drain(appliance):
     wait_for(lambda: "draining" in appliance.log_text(), "the log's line about the drain")
 
 
-def stuck_client(box, appliance, way="unix", count=16):
+def stuck_client(box, appliance, transport="unix", count=16):
     """Returns a client with `count` unread replies of 1 MiB on their way, and their cookies."""
-    client = connect(box, appliance, way, receive_buffer_bytes=16 * KIB)
+    client = connect(box, appliance, transport, receive_buffer_bytes=16 * KIB)
     client.write(0, pattern("stuck", MIB))
     cookies = range(100, 100 + count)
     client.read_lengths.update(dict.fromkeys(cookies, MIB))
@@ -38,15 +38,15 @@ def stuck_client(box, appliance, way="unix", count=16):
     return client, set(cookies)
 
 
-@test(way=["tcp", "unix"], layout=LAYOUTS, sockets=BACKENDS)
-def requests_in_flight_are_answered(box, way, layout, sockets):
+@test(transport=["tcp", "unix"], layout=LAYOUTS, sockets=BACKENDS)
+def requests_in_flight_are_answered(box, transport, layout, sockets):
     """Every reply arrives, complete and right, before the close. New clients are not served in the
     meantime."""
     appliance = start(box, layout, sockets)
-    client, cookies = stuck_client(box, appliance, way)
+    client, cookies = stuck_client(box, appliance, transport)
     begin_drain(appliance)
-    newcomers = [connected(box, appliance, way) for way in ("tcp", "unix")
-                 if not is_refused(appliance.address(way))]
+    newcomers = [connected(box, appliance, transport) for transport in ("tcp", "unix")
+                 if not is_refused(appliance.address(transport))]
     appliance.expect_alive()
     while cookies:
         reply = client.reply()
@@ -159,7 +159,7 @@ def restarts_at_once(box, sockets):
     configuration = box.configuration(sockets=sockets)
     for round_number in range(3):
         appliance = box.appliance(configuration)
-        clients = [connect(box, appliance, way) for way in ("tcp", "unix")]
+        clients = [connect(box, appliance, transport) for transport in ("tcp", "unix")]
         expect(clients[0].read(0, 4096), bytes(4096), "a new run's volume is zeroed")
         for client in clients:
             client.verify(round_number)
@@ -179,8 +179,8 @@ def crash_keeps_the_counters(box, sockets):
     stats = appliance.stats()
     expect((stats["pid"], stats["services"]["blockd"]["requests_write"]), (appliance.pid, 1), "the counters")
     appliance = box.appliance(configuration)
-    for way in ("tcp", "unix"):
-        connect(box, appliance, way).verify(way)
+    for transport in ("tcp", "unix"):
+        connect(box, appliance, transport).verify(transport)
     expect(appliance.stats()["pid"], appliance.pid, "the pid in the new counters")
     appliance.stop()
 

@@ -15,7 +15,7 @@ import raw_nbd as nbd
 from raw_nbd import EIO, ENOSPC, EPERM, connect, pattern
 
 SIZE = 64 * MIB
-EVERY_WAY = {"layout": LAYOUTS, "sockets": BACKENDS}
+EVERY_VARIANT = {"layout": LAYOUTS, "sockets": BACKENDS}
 
 
 def make_file(box, name="disk", size=SIZE):
@@ -70,7 +70,7 @@ def stored(appliance, counter, name="disk"):
 # ---- Content ----
 
 
-@test(**EVERY_WAY)
+@test(**EVERY_VARIANT)
 def clients_find_what_they_wrote_and_so_does_the_file(box, layout, sockets):
     need_tools("nbdcopy", "qemu-img", "qemu-io", "nbdinfo")
     path = make_file(box)
@@ -99,7 +99,7 @@ def clients_find_what_they_wrote_and_so_does_the_file(box, layout, sockets):
                 "the next appliance finds it")
 
 
-@test(**EVERY_WAY, bs=["1k", "4k", "68k"])
+@test(**EVERY_VARIANT, bs=["1k", "4k", "68k"])
 def fio_verifies(box, layout, sockets, bs):
     need_tools("fio")
     appliance = box.appliance(on_store(box, layout, sockets))
@@ -109,7 +109,7 @@ def fio_verifies(box, layout, sockets, bs):
     appliance.stop()
 
 
-@test(**EVERY_WAY)
+@test(**EVERY_VARIANT)
 def nbdinfo_maps_what_the_file_has(box, layout, sockets):
     need_tools("nbdinfo")
     path = make_file(box)
@@ -218,7 +218,7 @@ def loop_device(box, size=SIZE):
         subprocess.run(["losetup", "--detach", device], check=False)
 
 
-@test(**EVERY_WAY)
+@test(**EVERY_VARIANT)
 def a_block_device(box, layout, sockets):
     need_tools("nbdcopy", "nbdinfo")
     device = box.closing.enter_context(loop_device(box))
@@ -408,7 +408,7 @@ def after_a_failed_flush_nothing_is_promised_until_it_is_opened_anew(box, socket
         again.stop()
 
 
-@test(**EVERY_WAY)
+@test(**EVERY_VARIANT)
 def what_hangs_holds_up_no_other_volume(box, layout, sockets):
     with FuseFile(box, bytes(MIB)) as file:
         configuration = on_store(box, layout, sockets, path=file.path, operations=2)

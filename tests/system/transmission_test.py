@@ -161,12 +161,12 @@ def wrong_magic_disconnects(box):
     connect(box, appliance).verify("after")
 
 
-@test(way=["tcp", "unix"])
-def disconnect_after_pending_replies(box, way):
+@test(transport=["tcp", "unix"])
+def disconnect_after_pending_replies(box, transport):
     """After DISC or a half-close, earlier requests are still answered; then the connection ends."""
     appliance = box.appliance()
     for ending in (nbd.request_bytes(nbd.DISC), None):
-        client = connect(box, appliance, way)
+        client = connect(box, appliance, transport)
         data = pattern("pending", 8 * MIB)
         client.write(0, data)
         cookies = {client.request(nbd.READ, index * MIB, MIB): index for index in range(8)}
@@ -238,7 +238,7 @@ def multiple_connections_agree(box, layout):
     """CAN_MULTI_CONN: all clients read data that one wrote and flushed, over TCP and Unix at
     once."""
     appliance = box.appliance(box.configuration(layout))
-    clients = [connect(box, appliance, way) for way in ("tcp", "unix", "tcp", "unix")]
+    clients = [connect(box, appliance, transport) for transport in ("tcp", "unix", "tcp", "unix")]
     dice = box.dice()
     model = bytearray(MIB)
     for round_number in range(300):

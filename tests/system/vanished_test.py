@@ -43,7 +43,7 @@ def slots_become_free(box, sockets):
     host = OtherHost(box)
     appliance, arrive = appliance_for(box, host, sockets, max_connections=5,
                                       client_timeout_s=TIMEOUT_SECONDS)
-    bystanders = [connect(box, appliance, way) for way in ("tcp", "unix")]
+    bystanders = [connect(box, appliance, transport) for transport in ("tcp", "unix")]
     idle = arrive()
     deaf = arrive(receive_buffer_bytes=16 * KIB)
     for _ in range(64):

@@ -55,13 +55,13 @@ class Keys {
   bool are_there_ = false;
 };
 
-struct Way {
+struct ExplicitAllocator {
   const char* name;
   void* (*allocate)(size_t bytes);
   void (*release)(void* block, size_t bytes);
 };
 
-constexpr Way kExplicitWays[] = {
+constexpr ExplicitAllocator kExplicitAllocators[] = {
     {"pool_resource", [](size_t bytes) { return pool_resource()->allocate(bytes); },
      [](void* block, size_t bytes) { pool_resource()->deallocate(block, bytes); }},
     {"PoolAllocator", [](size_t bytes) -> void* { return PoolAllocator<char>().allocate(bytes); },
@@ -102,18 +102,18 @@ BP_PROBE(KeysOfAnOrdinaryHeap) {
 TEST_GROUP(KeyOfBlocks) {
   Keys keys;
 
-  void check_covered(const Way& way) {
+  void check_covered(const ExplicitAllocator& allocator) {
     for (const size_t bytes : {size_t{1}, size_t{5000}, size_t{300'000}, 5 * kMiB}) {
-      void* block = test::keep(way.allocate(bytes));
-      CHECK_TEXT(keys.cover(block, bytes), way.name);
-      way.release(block, bytes);
+      void* block = test::keep(allocator.allocate(bytes));
+      CHECK_TEXT(keys.cover(block, bytes), allocator.name);
+      allocator.release(block, bytes);
     }
   }
 };
 
 TEST(KeyOfBlocks, EveryExplicitBlockHasKeysToItsLastByte) {
   BP_SKIP_UNDER_SANITIZER();
-  for (const Way& way : kExplicitWays) check_covered(way);
+  for (const ExplicitAllocator& allocator : kExplicitAllocators) check_covered(allocator);
 }
 
 TEST(KeyOfBlocks, SoHasABlockOfMallocThatIsThePools) {

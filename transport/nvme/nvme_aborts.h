@@ -1,6 +1,7 @@
 // Aborts the late commands of a drive's queue pairs, one at a time: every controller supports that.
 //
-// Invariant: an abort is in progress exactly while the admin queue has its command. (look, completed)
+// Invariant: an abort is in progress exactly while the admin queue has its command. (look,
+// completed)
 #pragma once
 
 #include <cstdint>

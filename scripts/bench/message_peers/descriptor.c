@@ -1,5 +1,5 @@
-/* A pipe and a Unix socket: WAY pipe or unix_socket. latency, read_large. Neither side sleeps: the
- * descriptors are non-blocking, since polling is cheaper here than a wake-up. */
+/* A pipe and a Unix socket: VARIANT pipe or unix_socket. latency, read_large. Neither side sleeps:
+ * the descriptors are non-blocking, since polling is cheaper here than a wake-up. */
 #define _GNU_SOURCE
 #include "peer.h"
 
@@ -33,11 +33,11 @@ static void receive_message(struct run *run, uint64_t number) {
 int main(int argc, char **argv) {
   struct run run = parse_arguments(argc, argv);
   int there[2], back[2];
-  if (strcmp(run.way, "pipe") == 0) {
+  if (strcmp(run.variant, "pipe") == 0) {
     if (pipe2(there, O_NONBLOCK) != 0 || pipe2(back, O_NONBLOCK) != 0) {
       fail("making pipes", strerror(errno));
     }
-  } else if (strcmp(run.way, "unix_socket") == 0) {
+  } else if (strcmp(run.variant, "unix_socket") == 0) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, there) != 0) {
       fail("making sockets", strerror(errno));
     }

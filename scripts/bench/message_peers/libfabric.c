@@ -1,5 +1,5 @@
 /* libfabric's provider shm: fi_inject while the message fits, else fi_send; the receive is posted
- * before the message comes. latency, read_large, cma (the environment selects CMA). WAY is the
+ * before the message comes. latency, read_large, cma (the environment selects CMA). VARIANT is the
  * prefix of its files in /dev/shm, so that files left by a killed run can be found.
  */
 #define _GNU_SOURCE
@@ -72,8 +72,8 @@ static struct fi_info *find_provider(const struct run *run) {
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR;
   hints->domain_attr->threading = FI_THREAD_DOMAIN; /* one thread: spares it its locks */
   hints->fabric_attr->prov_name = strdup("shm");
-  if (run->way[0] != '\0') {
-    const int n = snprintf(name, sizeof name, "fi_shm://%s-%d", run->way, run->side);
+  if (run->variant[0] != '\0') {
+    const int n = snprintf(name, sizeof name, "fi_shm://%s-%d", run->variant, run->side);
     hints->addr_format = FI_ADDR_STR;
     hints->src_addr = strdup(name);
     hints->src_addrlen = (size_t)n + 1;

@@ -1,7 +1,7 @@
 /* Shared code of the programs that message_bench.py measures: arguments, two pinned processes, a
  * payload that is really written and read, the measuring loops, one line of JSON.
  *
- *     NAME KIND BYTES ITERATIONS [WAY]
+ *     NAME KIND BYTES ITERATIONS [VARIANT]
  *
  * Side 0 runs on core 0, measures and prints; side 1 runs on core 1. A figure is nanoseconds per
  * operation (one direction, one message, one item, one put): the median, the minimum and the 90th
@@ -34,10 +34,10 @@ struct control {
 };
 
 struct run {
-  const char *program, *kind, *way; /* way: "" unless the program knows several */
-  size_t bytes;                     /* of a message; of lanes: items in a burst */
-  size_t words;                     /* of the payload, written and read for each message */
-  uint64_t batch;                   /* operations in one */
+  const char *program, *kind, *variant; /* variant: "" unless the program knows several */
+  size_t bytes;                         /* of a message; of lanes: items in a burst */
+  size_t words;                         /* of the payload, written and read for each message */
+  uint64_t batch;                       /* operations in one */
   int side;
   uint64_t sum; /* of all words read */
   struct control *control;
@@ -54,14 +54,14 @@ static inline int is_kind(const struct run *run, const char *kind) {
 
 /* Called for kinds that a program does not measure. */
 __attribute__((noreturn)) static inline void unknown_kind(const struct run *run) {
-  fprintf(stderr, "%s: cannot measure %s %s\n", run->program, run->kind, run->way);
+  fprintf(stderr, "%s: cannot measure %s %s\n", run->program, run->kind, run->variant);
   _exit(2);
 }
 
 static inline struct run parse_arguments(int argc, char **argv) {
   struct run run;
   if (argc < 4) {
-    fprintf(stderr, "usage: %s KIND BYTES ITERATIONS [WAY]\n", argv[0]);
+    fprintf(stderr, "usage: %s KIND BYTES ITERATIONS [VARIANT]\n", argv[0]);
     exit(2);
   }
   memset(&run, 0, sizeof run);
@@ -69,7 +69,7 @@ static inline struct run parse_arguments(int argc, char **argv) {
   run.kind = argv[1];
   run.bytes = strtoull(argv[2], NULL, 10);
   run.batch = strtoull(argv[3], NULL, 10) / kBatches;
-  run.way = argc > 4 ? argv[4] : "";
+  run.variant = argc > 4 ? argv[4] : "";
   run.words = run.bytes / sizeof(uint64_t);
   /* The cost of the copy is measured, not that of reading: one word proves that it arrived. */
   if (is_kind(&run, "cma") || is_kind(&run, "bandwidth") || is_kind(&run, "lane") ||

@@ -1,8 +1,8 @@
 /* UCX's upper level, ucp; the environment selects the transport (UCX_TLS).
  *
- * latency, cma: tagged messages. read_large: WAY tag, or put: a put, a fence and a put of the flag
- * that the receiver polls. bandwidth: puts. rate16: active messages, which need no matching, on 16
- * endpoints of one worker.
+ * latency, cma: tagged messages. read_large: VARIANT tag, or put: a put, a fence and a put of the
+ * flag that the receiver polls. bandwidth: puts. rate16: active messages, which need no matching,
+ * on 16 endpoints of one worker.
  */
 #define _GNU_SOURCE
 #include "peer.h"
@@ -165,7 +165,7 @@ static void meet_helping(struct run *run) {
 
 int main(int argc, char **argv) {
   struct run run = start_pair(argc, argv);
-  const int is_put = strcmp(run.way, "put") == 0;
+  const int is_put = strcmp(run.variant, "put") == 0;
   buffer = private_memory(2 * run.bytes);
   open_worker(&run);
   make_region(run.bytes + kRegionSpareBytes);

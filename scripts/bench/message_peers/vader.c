@@ -1,8 +1,8 @@
 /* Open MPI's shared-memory transport, vader, started by `mpirun -np 2`; the driver's --mca options
  * select CMA.
  *
- * latency, read_large, cma: MPI_Send and MPI_Recv. bandwidth: WAY put (MPI_Put into a window that
- * MPI allocated, its fastest path) or send. rate16: MPI has no further connections between two
+ * latency, read_large, cma: MPI_Send and MPI_Recv. bandwidth: VARIANT put (MPI_Put into a window
+ * that MPI allocated, its fastest path) or send. rate16: MPI has no further connections between two
  * processes; the nearest equivalent is 16 communicators, used in turn. The receiver posts its
  * receives before the messages come, which is cheapest for MPI. After every kAhead messages it
  * releases the sender by an empty message, since unexpected messages would otherwise pile up.
@@ -118,9 +118,9 @@ int main(int argc, char **argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   if (is_kind(&run, "latency") || is_kind(&run, "read_large") || is_kind(&run, "cma")) {
     ping_pong(&run, send_message, receive_message);
-  } else if (is_kind(&run, "bandwidth") && strcmp(run.way, "put") == 0) {
+  } else if (is_kind(&run, "bandwidth") && strcmp(run.variant, "put") == 0) {
     measure_puts(&run);
-  } else if (is_kind(&run, "bandwidth") && strcmp(run.way, "send") == 0) {
+  } else if (is_kind(&run, "bandwidth") && strcmp(run.variant, "send") == 0) {
     measure_sends(&run);
   } else if (is_kind(&run, "rate16") && run.bytes <= 4096) {
     measure_connections(&run);

@@ -37,7 +37,7 @@ struct Settings {
   std::optional<uint32_t> own = {};
   std::vector<uint32_t> some;
   std::vector<std::string> prefixes;
-  std::vector<std::string> ways;
+  std::vector<std::string> hops;
   std::vector<Tenant> tenants;
 };
 
@@ -61,7 +61,7 @@ void describe(bedplate::ConfigurationTable& table, Settings& settings) {
   table.shard("own", &settings.own).otherwise("any");
   table.shards("some", &settings.some, 3).otherwise("all");
   table.texts("prefixes", bedplate::ConfigurationKey::Type::kIpPrefixes, &settings.prefixes, 2);
-  table.texts("ways", bedplate::ConfigurationKey::Type::kIpAddresses, &settings.ways, 2);
+  table.texts("hops", bedplate::ConfigurationKey::Type::kIpAddresses, &settings.hops, 2);
   table.tables("tenant", &settings.tenants, 1, 2);
   table.check([&settings](bedplate::ReadTable& read) {
     if (read.was_refused("slots") || read.was_refused("bytes")) return;
@@ -137,7 +137,7 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
   LONGS_EQUAL(0, settings.own.value());
   CHECK((settings.some == std::vector<uint32_t>{2, 0}));
   STRCMP_EQUAL("192.0.2.1/24", settings.prefixes.at(0).c_str());
-  STRCMP_EQUAL("192.0.2.2", settings.ways.at(1).c_str());
+  STRCMP_EQUAL("192.0.2.2", settings.hops.at(1).c_str());
   LONGS_EQUAL(5, settings.tenants[0].share);
   STRCMP_EQUAL("y", settings.tenants[1].name.c_str());
 }
@@ -151,7 +151,7 @@ TEST(ConfigurationTable, RefusesWhatIsNotAsDescribed) {
       "\"write\", unique\n"
       "f:6:9: no shard has the name \"d\"; expected one of: a, b, c\n"
       "f:7:1: unknown key \"polcy\"; did you mean \"policy\"? [cache] may have: listen, bytes, "
-      "slots, verbose, node, policy, fallbacks, rights, first, own, some, prefixes, ways, "
+      "slots, verbose, node, policy, fallbacks, rights, first, own, some, prefixes, hops, "
       "[[cache.tenant]]\n"
       "f:11:8: \"name\" \"x\" is already used by the [[cache.tenant]] at line 9; expected a "
       "different one: each [[cache.tenant]] has its own\n",
@@ -177,9 +177,9 @@ TEST(ConfigurationTable, ListsOfShardsAndAddressesAreReadAsStrictly) {
                "addresses/prefixes: 0..2 numeric IPv4 or IPv6 addresses, each with / and its "
                "prefix length, unique\n",
                of("prefixes = [\"192.0.2.1\"]\n").c_str());
-  STRCMP_EQUAL("f:3:9: element 1 of \"ways\" is \"192.0.2.1/24\"; expected list of addresses: "
+  STRCMP_EQUAL("f:3:9: element 1 of \"hops\" is \"192.0.2.1/24\"; expected list of addresses: "
                "0..2 numeric IPv4 or IPv6 addresses, unique\n",
-               of("ways = [\"192.0.2.1/24\"]\n").c_str());
+               of("hops = [\"192.0.2.1/24\"]\n").c_str());
 }
 
 TEST(ConfigurationTable, AsksTheTablesOwnCheck) {
@@ -210,7 +210,7 @@ TEST(ConfigurationTable, TellsItsKeysWithTheirDefaults) {
                "some all: list of shards: 1..3 names of shards, unique\n"
                "prefixes []: list of addresses/prefixes: 0..2 numeric IPv4 or IPv6 addresses, each "
                "with / and its prefix length, unique\n"
-               "ways []: list of addresses: 0..2 numeric IPv4 or IPv6 addresses, unique\n",
+               "hops []: list of addresses: 0..2 numeric IPv4 or IPv6 addresses, unique\n",
                told.c_str());
   STRCMP_EQUAL("[[cache.tenant]]", table.find_child("tenant")->label().c_str());
   LONGS_EQUAL(0, settings.tenants.size());  // describe() was called for a sample

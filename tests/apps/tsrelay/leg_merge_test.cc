@@ -163,7 +163,7 @@ TEST(LegMerge, ARestartIsBelievedWhenTwoSaySo) {
   LONGS_EQUAL(106, book.delivered.back());
 }
 
-TEST(LegMerge, ARestartALittleWayBackIsNoDuplicate) {
+TEST(LegMerge, ARestartALittleEarlierIsNoDuplicate) {
   create(16);
   put_all(0, {100, 101, 102, 103});
   put(0, 101, 1, 777'777);

@@ -32,7 +32,7 @@ TEST_GROUP(RelaySettings) {
   }
 };
 
-TEST(RelaySettings, OneSocketForAllThatLeaveTheSameWay) {
+TEST(RelaySettings, OneSocketForAllThatLeaveByTheSameRoute) {
   const auto groups = groups_of(*stream);
   LONGS_EQUAL(4, groups.size());
   CHECK((groups[0].outputs == std::vector<uint32_t>{0, 1}));

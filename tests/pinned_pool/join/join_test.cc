@@ -117,7 +117,7 @@ TEST(Join, GivesWhatWasGrantedAtTheSameAddresses) {
   CHECK_FALSE(rig.table->may_read(1, secret->number));
 }
 
-TEST(Join, ReadOnlyIsReadOnlyForAnotherUserByAnyWay) {
+TEST(Join, ReadOnlyIsReadOnlyForAnotherUserByAnyMethod) {
   if (getuid() != 0) BP_SKIP("only root can become another user");
   rig.start();
   Child child = rig.fork_joiner([&](JoinOptions& options) {

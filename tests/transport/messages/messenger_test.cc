@@ -67,7 +67,7 @@ TEST(Messenger, WithoutProvidersSaysSo) {
   STRCMP_CONTAINS("add_provider", endpoint.error().cure);
 }
 
-TEST(Messenger, TakesTheFirstProviderThatHasAWay) {
+TEST(Messenger, TakesTheFirstProviderThatReachesThePeer) {
   GroupRig rig(shape);
   Member& a = rig.join(0);
   rig.join(1);
@@ -338,7 +338,7 @@ TEST(Messenger, NamesAreOfTheirLengthOnceAndSoMany) {
   STRCMP_EQUAL("all 126 are in use", over.error().answer);
 }
 
-TEST(Messenger, SaysWhichWayItTookAndWhy) {
+TEST(Messenger, SaysWhichProviderItTookAndWhy) {
   GroupRig rig(shape);
   Member& a = rig.join(0);
   rig.join(1);

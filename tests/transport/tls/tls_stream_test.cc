@@ -109,7 +109,7 @@ class TlsStreamBodies : public SocketsFixture {
     CHECK(run([&] { return tls_counters.handshakes.read() == 1; }));
   }
 
-  void both_ways() {
+  void both_directions() {
     begin();
     std::vector<std::byte> memory(200'000);
     agree(memory.data(), memory.size(), 100'000);
@@ -293,7 +293,7 @@ class TlsStreamBodies : public SocketsFixture {
 }  // namespace
 
 BP_GROUPS_OF_BOTH_BACKENDS(TlsStream, TlsStreamBodies);
-BP_BOTH_BACKENDS(TlsStream, MovesBytesBothWays, both_ways())
+BP_BOTH_BACKENDS(TlsStream, MovesBytesInBothDirections, both_directions())
 BP_BOTH_BACKENDS(TlsStream, LeavesWithThePeerWhatIsNotWanted, back_pressure())
 BP_BOTH_BACKENDS(TlsStream, SaysThatThePeerHasEnded, end_of_the_peer())
 BP_BOTH_BACKENDS(TlsStream, SaysItsOwnEnd, own_end())

@@ -99,27 +99,28 @@ TEST_GROUP(PolledFilesLogic) {
     CHECK(file->is_polled() && !files->find("other")->is_polled());
   }
   // The backend that gets such an operation.
-  KeepingBackend& way_of(FileAction action, uint64_t bytes, bool is_durable = false) {
+  KeepingBackend& backend_of(FileAction action, uint64_t bytes, bool is_durable = false) {
     AskedFile outcome(action, memory, bytes, 0);
     outcome.operation.is_durable = is_durable;
     file->begin(outcome.operation);
-    KeepingBackend& way = polled.issued.empty() ? ordinary : polled;
+    KeepingBackend& backend = polled.issued.empty() ? ordinary : polled;
     LONGS_EQUAL(1, polled.issued.size() + ordinary.issued.size());
-    way.answer(static_cast<int64_t>(bytes));
+    backend.answer(static_cast<int64_t>(bytes));
     LONGS_EQUAL(1, outcome.count);
-    return way;
+    return backend;
   }
 };
 
 TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
-  POINTERS_EQUAL(&polled, &way_of(FileAction::kRead, 4096));
-  POINTERS_EQUAL(&polled, &way_of(FileAction::kWrite, 64 * kKiB));
+  POINTERS_EQUAL(&polled, &backend_of(FileAction::kRead, 4096));
+  POINTERS_EQUAL(&polled, &backend_of(FileAction::kWrite, 64 * kKiB));
   LONGS_EQUAL(2, counters[0].polled.read());
-  POINTERS_EQUAL(&ordinary, &way_of(FileAction::kWrite, 4096, true));  // it may need a flush, too
-  POINTERS_EQUAL(&ordinary, &way_of(FileAction::kRead, 64 * kKiB + 512));
+  POINTERS_EQUAL(&ordinary,
+                 &backend_of(FileAction::kWrite, 4096, true));  // it may need a flush, too
+  POINTERS_EQUAL(&ordinary, &backend_of(FileAction::kRead, 64 * kKiB + 512));
   for (const FileAction each : {FileAction::kSync, FileAction::kSyncData, FileAction::kAllocate,
                                 FileAction::kWriteZeroes, FileAction::kDiscard}) {
-    POINTERS_EQUAL(&ordinary, &way_of(each, 4096));
+    POINTERS_EQUAL(&ordinary, &backend_of(each, 4096));
   }
   LONGS_EQUAL(2, counters[0].polled.read());
   LONGS_EQUAL(9, counters[0].operations.read());
@@ -131,7 +132,7 @@ TEST(PolledFilesLogic, ReadsAndWritesGoThereAndNothingElse) {
 }
 
 // The rest of an operation may be small enough to be polled.
-TEST(PolledFilesLogic, EachPartGoesItsOwnWay) {
+TEST(PolledFilesLogic, EachPartGoesToItsOwnBackend) {
   AskedFile write(FileAction::kWrite, memory, 128 * kKiB, 0);
   file->begin(write.operation);
   ordinary.answer(96 * kKiB);
@@ -141,26 +142,26 @@ TEST(PolledFilesLogic, EachPartGoesItsOwnWay) {
   CHECK(files->is_valid());
 }
 
-TEST(PolledFilesLogic, WhatTheRingRefusesGoesTheOrdinaryWay) {
+TEST(PolledFilesLogic, WhatTheRingRefusesGoesToTheOrdinaryBackend) {
   AskedFile busy(FileAction::kRead, memory, 512, 0);
   file->begin(busy.operation);
   polled.answer(-EAGAIN);
   LONGS_EQUAL(0, busy.count);
   ordinary.answer(512);
   LONGS_EQUAL(512, busy.result);
-  POINTERS_EQUAL(&polled, &way_of(FileAction::kRead, 512));
+  POINTERS_EQUAL(&polled, &backend_of(FileAction::kRead, 512));
   LONGS_EQUAL(0, counters[0].polling_ended.read());
   AskedFile never(FileAction::kRead, memory, 512, 0);
   file->begin(never.operation);
   polled.answer(-EOPNOTSUPP);
   ordinary.answer(512);
   LONGS_EQUAL(512, never.result);
-  POINTERS_EQUAL(&ordinary, &way_of(FileAction::kRead, 512));  // from now on
+  POINTERS_EQUAL(&ordinary, &backend_of(FileAction::kRead, 512));  // from now on
   LONGS_EQUAL(1, counters[0].polled.read());
   LONGS_EQUAL(1, counters[0].polling_ended.read());
 }
 
-TEST(PolledFilesLogic, TheEndWaitsForBothWays) {
+TEST(PolledFilesLogic, TheEndWaitsForBothBackends) {
   AskedFile small(FileAction::kRead, memory, 512, 0);
   AskedFile large(FileAction::kRead, memory, 128 * kKiB, 0);
   file->begin(small.operation);

@@ -14,7 +14,7 @@ constexpr uint32_t kGateMax = 16 * 32;  // ports with queues
 MemifGate* gates[kGateMax];             // written while no shard runs
 uint32_t gate_count = 0;
 
-// Waits until each burst under way has ended. Later bursts see the caller's earlier writes.
+// Waits until each burst in progress has ended. Later bursts see the caller's earlier writes.
 void wait_for_bursts() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (uint32_t i = 0; i < gate_count; ++i) {

@@ -3,7 +3,7 @@
 // The driver connects and disconnects on EAL's own thread: it maps and unmaps the peer's memory,
 // and closes descriptors, even while a shard is inside a burst that uses them. So each queue of
 // such a port has a gate. A shard enters it for each burst, and never waits: a closed gate means no
-// frames for now. EAL's thread waits until no burst is under way. A program with DPDK is linked
+// frames for now. EAL's thread waits until no burst is in progress. A program with DPDK is linked
 // such that the driver's calls come here first (DPDK_WRAPS in scripts/mk/flags.mk).
 #pragma once
 
@@ -48,7 +48,7 @@ class MemifGate {
   std::atomic<bool> is_inside_{false};
 };
 
-// Returns when no burst is under way. No burst begins until all that have closed the gates have
+// Returns when no burst is in progress. No burst begins until all that have closed the gates have
 // opened them again. Threads: EAL's and the control thread.
 void close_memif_gates() noexcept;
 void open_memif_gates() noexcept;

@@ -69,11 +69,11 @@ class Peer {
  public:
   explicit Peer(const std::string& address)
       : variable_(std::string(kAddressVariable) + "=" + address),
-        way_(std::string(kConnectVariable) + (is_by_manager() ? "=rdma_cm" : "=socket")) {
+        method_(std::string(kConnectVariable) + (is_by_manager() ? "=rdma_cm" : "=socket")) {
     char* words[] = {const_cast<char*>("bedplate-tests"), const_cast<char*>("--probe"),
                      const_cast<char*>("verbs_peer"), nullptr};
     char boot_bytes[] = "BEDPLATE_BOOT_BYTES=64 MiB";
-    char* variables[] = {variable_.data(), way_.data(), boot_bytes, nullptr};
+    char* variables[] = {variable_.data(), method_.data(), boot_bytes, nullptr};
     process_ = fork();
     if (process_ == 0) {
       execve("/proc/self/exe", words, variables);
@@ -90,7 +90,7 @@ class Peer {
 
  private:
   std::string variable_;  // stays: the child reads the parent's heap until it has called exec
-  std::string way_;
+  std::string method_;
   pid_t process_ = 0;
 };
 

@@ -25,7 +25,7 @@ TEST(VerbsProvider, TellsWhoIsNotInItsList) {
   CHECK_FALSE(rig->a.messenger->connect({0}).ok());
 }
 
-TEST(VerbsProvider, SendsBothWaysOverTcp) {
+TEST(VerbsProvider, SendsInBothDirectionsOverTcp) {
   if (!start({.listens_by_tcp = true})) BP_SKIP(kNoVerbs);
   ReceivedTexts at_a(*rig->a.messenger), at_b(*rig->b.messenger);
   CHECK(to_b().am_send(kData, view("there")) == SendStatus::kDone);
