@@ -106,8 +106,7 @@ def facts(program, environment=None):
 
 def expected_facts(whose):
     segments = {"pool": {"segments": "1", "segment 0": BOOT_BYTES}, "own": {"segments": "0"}}
-    return {**{allocation: whose for allocation in ALLOCATIONS}, **segments[whose],
-            "explicit": "pool"}
+    return {**dict.fromkeys(ALLOCATIONS, whose), **segments[whose], "explicit": "pool"}
 
 
 def compare(told, expected):

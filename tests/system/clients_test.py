@@ -73,7 +73,8 @@ def fio_verify(box, transport, layout, sockets):
     appliance = box.appliance(box.configuration(layout, sockets))
     box.run("fio", "--name=v", "--output=f.txt", "--ioengine=nbd",
             f"--uri={appliance.uri(transport)}", "--rw=randwrite", "--bs=4k", "--iodepth=16",
-            "--size=64M", "--verify=crc32c", "--do_verify=1", "--verify_fatal=1", "--verify_state_save=0")
+            "--size=64M", "--verify=crc32c", "--do_verify=1", "--verify_fatal=1",
+            "--verify_state_save=0")
     expect_true(appliance.blockd("requests_write") >= 16384, "fio's writes were counted")
     appliance.stop()
 
