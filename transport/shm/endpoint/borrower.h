@@ -17,7 +17,7 @@ namespace bedplate {
 class Borrower {
  public:
   struct Options {
-    const ShmPlace& place;
+    const GroupView& group;
     const EndpointTable& endpoints;
     Provider& owner;  // of the loans, as the program sees it
     bool returns_at_once = false;
@@ -55,7 +55,7 @@ class Borrower {
   static bool is_of(const Return& loan, const ShmEndpoint& from) noexcept;
   void set_held(uint32_t lender, bool is_held) noexcept;
 
-  const ShmPlace* place_ = nullptr;
+  const GroupView* group_ = nullptr;
   const EndpointTable* endpoints_ = nullptr;
   Provider* owner_ = nullptr;
   bool returns_at_once_ = false;

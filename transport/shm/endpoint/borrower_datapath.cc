@@ -11,8 +11,8 @@ constexpr unsigned kTokenGenerationShift = 35;
 }  // namespace
 
 void Borrower::create(const Options& options) noexcept {
-  BP_ASSERT(place_ == nullptr);
-  place_ = &options.place;
+  BP_ASSERT(group_ == nullptr);
+  group_ = &options.group;
   endpoints_ = &options.endpoints;
   owner_ = &options.owner;
   returns_at_once_ = options.returns_at_once;
@@ -21,12 +21,12 @@ void Borrower::create(const Options& options) noexcept {
 const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor,
                              Loan* loan) noexcept {
   const auto* memory = reinterpret_cast<const std::byte*>(descriptor.address);
-  const Segment* segment = place_->shared_segment(memory, descriptor.bytes);
+  const Segment* segment = group_->shared_segment(memory, descriptor.bytes);
   // Accepts only memory that the lender could read itself. Other memory mapped here may be secret
   // from the lender, and a handler may well send a loan's bytes back.
-  if (descriptor.loan >= place_->shape().loan_count ||
+  if (descriptor.loan >= group_->shape().loan_count ||
       descriptor.header_bytes > kLoanHeaderBytesMax || segment == nullptr ||
-      !place_->members().may_read(from.peer(), segment->number)) {
+      !group_->members().may_read(from.peer(), segment->number)) {
     refuse(from.peer(), descriptor);
     return "a loan of memory that it may not lend";
   }
@@ -40,8 +40,8 @@ const char* Borrower::borrow(ShmEndpoint& from, const LoanDescriptor& descriptor
 
 // Stores the mark unchecked: only the lender reads its returned loans.
 void Borrower::refuse(uint32_t lender, const LoanDescriptor& descriptor) noexcept {
-  if (descriptor.loan >= place_->shape().loan_count) return;
-  place_->segment().returned_loans(lender)[descriptor.loan].store(
+  if (descriptor.loan >= group_->shape().loan_count) return;
+  group_->segment().returned_loans(lender)[descriptor.loan].store(
       static_cast<uint8_t>(descriptor.mark), std::memory_order_release);
 }
 
@@ -71,13 +71,13 @@ bool Borrower::is_of(const Return& loan, const ShmEndpoint& from) noexcept {
 
 void Borrower::give_back(const Return& loan) noexcept {
   if (is_stopped_) return;
-  BP_ASSERT(place_->is_peer(loan.lender));
+  BP_ASSERT(group_->is_peer(loan.lender));
   ShmEndpoint& from = *endpoints_->at(loan.lender);
   // The lender is gone, and its number was given out although this member held a loan of it:
   // somebody has overwritten the bit that says so.
   if (!is_of(loan, from)) return;
   // Release: this member's reads of the loan's memory come before.
-  place_->segment().returned_loans(loan.lender)[loan.loan].store(loan.mark,
+  group_->segment().returned_loans(loan.lender)[loan.loan].store(loan.mark,
                                                                  std::memory_order_release);
   IncomingPeer& incoming = from.incoming();
   BP_ASSERT(incoming.held_count > 0);
@@ -87,7 +87,7 @@ void Borrower::give_back(const Return& loan) noexcept {
 
 // Tells the owner whether the lender's number must be kept from new members because of our loans.
 void Borrower::set_held(uint32_t lender, bool is_held) noexcept {
-  std::atomic<uint64_t>& word = place_->segment().held_loans(place_->self())[lender / 64];
+  std::atomic<uint64_t>& word = group_->segment().held_loans(group_->self())[lender / 64];
   const uint64_t bit = uint64_t{1} << (lender % 64);
   const uint64_t before = word.load(std::memory_order_relaxed);
   word.store(is_held ? before | bit : before & ~bit, std::memory_order_release);
@@ -98,7 +98,7 @@ void Borrower::stop() noexcept { is_stopped_ = true; }
 bool Borrower::is_valid() const noexcept {
   if (released_count_ > kReleasedCountMax) return false;
   for (const Return& loan : std::span(released_, released_count_)) {
-    if (!place_->is_peer(loan.lender) || loan.loan >= place_->shape().loan_count) return false;
+    if (!group_->is_peer(loan.lender) || loan.loan >= group_->shape().loan_count) return false;
     const ShmEndpoint* from = endpoints_->at(loan.lender);
     if (from == nullptr) return false;
     if (!is_of(loan, *from)) continue;

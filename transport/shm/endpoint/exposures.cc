@@ -7,15 +7,15 @@
 
 namespace bedplate {
 
-void Exposures::create(const ShmPlace& place, SingleCopy* single_copy) noexcept {
-  BP_ASSERT(place_ == nullptr);
-  place_ = &place;
+void Exposures::create(const GroupView& group, SingleCopy* single_copy) noexcept {
+  BP_ASSERT(group_ == nullptr);
+  group_ = &group;
   single_copy_ = single_copy;
 }
 
 const char* Exposures::serve(const PeerGeneration& who, const std::byte* body) noexcept {
   const auto offset = read_once<PayloadOffset>(body);
-  const std::span<std::byte> region = place_->eager_region_of(who.peer);
+  const std::span<std::byte> region = group_->eager_region_of(who.peer);
   if (offset.bytes % kCacheLineBytes != 0 || sizeof(OperationRecord) > region.size() ||
       offset.bytes > region.size() - sizeof(OperationRecord)) {
     return "an operation outside its eager region";
@@ -54,8 +54,8 @@ const Exposure* Exposures::find(const PeerGeneration& who, uint64_t kind, uint64
 }
 
 Result<RemoteMemory> Exposures::expose(const PeerGeneration& who, std::span<std::byte> memory) {
-  BP_ASSERT(place_->is_peer(who.peer));
-  const Segment* segment = place_->shared_segment(memory.data(), memory.size());
+  BP_ASSERT(group_->is_peer(who.peer));
+  const Segment* segment = group_->shared_segment(memory.data(), memory.size());
   const bool is_pool = segment != nullptr;
   Error error = error_while("exposing memory to member %u", who.peer);
   if (is_pool && !segment->is_writable) {
@@ -68,7 +68,7 @@ Result<RemoteMemory> Exposures::expose(const PeerGeneration& who, std::span<std:
     RemoteMemory remote = {reinterpret_cast<uintptr_t>(memory.data()), memory.size(), 0, 0};
     // A peer that may write to this segment of the pool itself needs no key.
     const bool has_key = single_copy_ != nullptr &&
-                         !(is_pool && place_->members().may_write(who.peer, segment->number));
+                         !(is_pool && group_->members().may_write(who.peer, segment->number));
     if (has_key) {
       auto range = single_copy_->expose(memory.data(), memory.size(), true);
       if (!range.ok()) return range.error();
@@ -97,7 +97,7 @@ void Exposures::withdraw(uint32_t peer, const RemoteMemory& memory) noexcept {
 
 bool Exposures::is_valid() const noexcept {
   return std::all_of(std::begin(exposures_), std::end(exposures_), [&](const Exposure& exposure) {
-    return exposure.peer == UINT32_MAX || (place_->is_peer(exposure.peer) && exposure.use > 0);
+    return exposure.peer == UINT32_MAX || (group_->is_peer(exposure.peer) && exposure.use > 0);
   });
 }
 

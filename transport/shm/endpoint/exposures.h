@@ -9,7 +9,7 @@
 #include "platform/result.h"
 #include "transport/messages/endpoint.h"
 #include "transport/shm/endpoint/shm_operations.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/single_copy/single_copy.h"
 
 namespace bedplate {
@@ -30,7 +30,7 @@ struct PeerGeneration {
 class Exposures {
  public:
   // `single_copy` may be nullptr; both outlive this.
-  void create(const ShmPlace& place, SingleCopy* single_copy) noexcept;
+  void create(const GroupView& group, SingleCopy* single_copy) noexcept;
 
   // Endpoint::expose and withdraw, for the peer `who`.
   Result<RemoteMemory> expose(const PeerGeneration& who, std::span<std::byte> memory);
@@ -46,7 +46,7 @@ class Exposures {
   const Exposure* find(const PeerGeneration& who, uint64_t kind, uint64_t address,
                        uint64_t bytes) const noexcept;
 
-  const ShmPlace* place_ = nullptr;
+  const GroupView* group_ = nullptr;
   SingleCopy* single_copy_ = nullptr;
   Exposure exposures_[kExposureCountMax];
 };

@@ -2,10 +2,10 @@
 
 namespace bedplate {
 
-void Lender::create(const ShmPlace& place) {
-  loans_.create(place.segment().returned_loans(place.self()));
-  loan_count_ = place.shape().loan_count;
-  share_ = PeerShare(place.member_count(), loan_count_, loan_count_ / 8);
+void Lender::create(const GroupView& group) {
+  loans_.create(group.segment().returned_loans(group.self()));
+  loan_count_ = group.shape().loan_count;
+  share_ = PeerShare(group.member_count(), loan_count_, loan_count_ / 8);
   BP_DCHECK_SLOW(is_valid());
 }
 

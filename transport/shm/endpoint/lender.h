@@ -6,7 +6,7 @@
 
 #include "transport/shm/endpoint/loan_table_datapath.h"
 #include "transport/shm/endpoint/peer_share_datapath.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 
 namespace bedplate {
 
@@ -17,7 +17,7 @@ namespace bedplate {
 class Lender {
  public:
   // Allocates.
-  void create(const ShmPlace& place);
+  void create(const GroupView& group);
 
   // As LoanTable::try_lend(); also fails if `peer` has its full share.
   LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t peer) noexcept;

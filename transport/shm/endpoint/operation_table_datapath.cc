@@ -10,7 +10,7 @@ namespace bedplate {
 void OperationTable::create(OutgoingParts& parts) {
   BP_ASSERT(parts_ == nullptr);
   parts_ = &parts;
-  share_ = PeerShare(parts.place.member_count(), kOperationCountMax, kOperationReserveCount);
+  share_ = PeerShare(parts.group.member_count(), kOperationCountMax, kOperationReserveCount);
 }
 
 SendStatus OperationTable::start(OutgoingPath& path, const RemoteOperation& wanted) noexcept {
@@ -49,7 +49,7 @@ uint32_t OperationTable::next_piece_bytes(const Operation& operation) const noex
   if (is_atomic(operation.kind)) return 0;
   BP_DCHECK(operation.bytes_done <= operation.remote.bytes);
   const uint64_t left = operation.remote.bytes - operation.bytes_done;
-  const uint64_t slot_bytes = parts_->place.traits().slot_eager_bytes;
+  const uint64_t slot_bytes = parts_->group.traits().slot_eager_bytes;
   const uint64_t room = std::max(parts_->stock.reserve_bytes(),
                                  sizeof(OperationRecord) + kOperationBytesMin + slot_bytes) -
                         slot_bytes;
@@ -86,17 +86,17 @@ bool OperationTable::post(Operation& operation, OutgoingPath& path) noexcept {
 Operation* OperationTable::keep(OutgoingPath& path, const Operation& operation) noexcept {
   BP_DCHECK_SLOW(is_valid());
   if (!share_.may_take(path.peer())) return nullptr;
-  Operation* place = std::begin(operations_);
-  while (place->path != nullptr) ++place;  // the share has confirmed that one is free
-  BP_ASSERT(place < std::end(operations_));
-  *place = operation;
-  place->path = &path;
-  place->generation = path.generation();
-  place->number = ++last_number_;
+  Operation* entry = std::begin(operations_);
+  while (entry->path != nullptr) ++entry;  // the share has confirmed that one is free
+  BP_ASSERT(entry < std::end(operations_));
+  *entry = operation;
+  entry->path = &path;
+  entry->generation = path.generation();
+  entry->number = ++last_number_;
   share_.take(path.peer());
   ++operation_count_;
   BP_DCHECK_SLOW(is_valid());
-  return place;
+  return entry;
 }
 
 void OperationTable::forget(Operation& operation) noexcept {

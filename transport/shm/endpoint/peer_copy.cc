@@ -10,7 +10,7 @@
 
 namespace bedplate {
 
-Result<void> PeerCopy::open(const ShmPlace& place, SingleCopy& single_copy,
+Result<void> PeerCopy::open(const GroupView& group, SingleCopy& single_copy,
                             uint32_t peer) noexcept {
   close();
   if (!memory_) memory_.reset(new (std::nothrow) PeerMemory);
@@ -19,14 +19,14 @@ Result<void> PeerCopy::open(const ShmPlace& place, SingleCopy& single_copy,
         .set_answer("there is no memory for its records")
         .set_cure("give the heap more");
   }
-  const uint32_t pid = place.members().pid(peer);
+  const uint32_t pid = group.members().pid(peer);
   pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   // Without it we would not notice that the process has ended and its number belongs to another.
   if (!pidfd_.is_open()) {
     return error_from_errno("opening the process %u of member %u, to see when it ends", pid, peer)
         .set_cure("allow more open files (LimitNOFILE=), if they are exhausted");
   }
-  const auto card = read_once<SingleCopyCard>(&place.segment().card(peer));
+  const auto card = read_once<SingleCopyCard>(&group.segment().card(peer));
   auto attached = single_copy.attach({static_cast<pid_t>(pid), pidfd_.number()}, card, *memory_);
   if (!attached.ok()) pidfd_ = Fd();
   return attached;

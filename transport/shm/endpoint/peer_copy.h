@@ -9,7 +9,7 @@
 #include "platform/file.h"
 #include "platform/result.h"
 #include "transport/shm/endpoint/shm_operations.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/single_copy/single_copy.h"
 
 namespace bedplate {
@@ -21,7 +21,7 @@ class PeerCopy {
   // Allocates once, and holds a descriptor while the peer's memory is open. Cost: some system
   // calls. Errors: SingleCopy::attach's, no memory, or no descriptor of the peer's process; then
   // the target copies.
-  Result<void> open(const ShmPlace& place, SingleCopy& single_copy, uint32_t peer) noexcept;
+  Result<void> open(const GroupView& group, SingleCopy& single_copy, uint32_t peer) noexcept;
   void close() noexcept;
 
   // Does a put or get. Returns kAgain if single copy is not possible: the target must do it.

@@ -43,14 +43,14 @@ class ShmDispatch {
   // The endpoint of the peer that wrote to us. nullptr: the member may not write; or, if
   // lacks_memory(), there is no memory for its endpoint now, and the next poll asks again.
   ShmEndpoint* sender_of(uint32_t member) noexcept {
-    const ShmPlace& place = parts_->outgoing.place;
-    if (!place.is_peer(member)) return nullptr;
+    const GroupView& group = parts_->outgoing.group;
+    if (!group.is_peer(member)) return nullptr;
     ShmEndpoint* endpoint = endpoints_->at(member);
     // Compares with the table's generation, not with the last one seen: a number is given out anew
     // only when we have read everything of its former member, and the new one may write before we
     // look again.
     if (BP_LIKELY(endpoint != nullptr &&
-                  endpoint->generation() == place.members().generation(member))) {
+                  endpoint->generation() == group.members().generation(member))) {
       return endpoint;
     }
     return hear_first(member);

@@ -17,12 +17,12 @@ void ShmDispatch::create(const Options& options) {
   dispatcher_ = &options.dispatcher;
   counters_ = &options.counters;
   boxes_ = options.boxes;
-  if (!options.parts.outgoing.place.traits().has_trust) copied_out_.resize(kMessageBytesMax + 1);
+  if (!options.parts.outgoing.group.traits().has_trust) copied_out_.resize(kMessageBytesMax + 1);
   BP_DCHECK_SLOW(is_valid());
 }
 
 ShmEndpoint* ShmDispatch::hear_first(uint32_t member) noexcept {
-  const MemberState state = parts_->outgoing.place.members().state(member);
+  const MemberState state = parts_->outgoing.group.members().state(member);
   if (state == MemberState::kFree || state == MemberState::kJoining || view_->is_buried(member)) {
     return nullptr;
   }
@@ -62,7 +62,7 @@ void ShmDispatch::handle(ShmEndpoint& from, const SlotHeader& header, const std:
 [[gnu::noinline]] void ShmDispatch::handle_eager(ShmEndpoint& from, const SlotHeader& header,
                                                  const std::byte* body) noexcept {
   const auto offset = read_once<PayloadOffset>(body);
-  const std::span<std::byte> region = parts_->outgoing.place.eager_region_of(from.peer());
+  const std::span<std::byte> region = parts_->outgoing.group.eager_region_of(from.peer());
   if (region.empty() || header.bytes > region.size() ||
       offset.bytes > region.size() - header.bytes) {
     return cut_off(from, "a payload outside its eager region");
@@ -89,7 +89,7 @@ void ShmDispatch::handle_control(ShmEndpoint& from, const SlotHeader& header, co
     if (nonsense == nullptr) from.path().ring();
   } else {
     const auto box = read_once<uint32_t>(body);
-    nonsense = boxes_ == nullptr || box >= parts_->outgoing.place.shape().box_count
+    nonsense = boxes_ == nullptr || box >= parts_->outgoing.group.shape().box_count
                    ? "a box that does not exist"
                    : boxes_->hear(from, what, box, came_by_box);
   }
@@ -123,8 +123,8 @@ void ShmDispatch::cut_off(ShmEndpoint& peer, const char* what) noexcept {
   incoming.nonsense = what;
   incoming.is_ignored = true;
   peer.path().close();
-  const ShmPlace& place = parts_->outgoing.place;
-  place.segment().set_cut_off(place.self(), peer.peer());
+  const GroupView& group = parts_->outgoing.group;
+  group.segment().set_cut_off(group.self(), peer.peer());
   peer.path().ring();
   counters_->cut_off.add(1);
   incoming.next_untold = untold_cut_offs_;
@@ -144,15 +144,15 @@ uint32_t ShmDispatch::take_waiter() noexcept {
 }
 
 bool ShmDispatch::is_valid() const noexcept {
-  const ShmPlace& place = parts_->outgoing.place;
-  if (copied_out_.empty() != place.traits().has_trust) return false;
-  if (has_waiter_ && !place.is_peer(first_waiter_)) return false;
+  const GroupView& group = parts_->outgoing.group;
+  if (copied_out_.empty() != group.traits().has_trust) return false;
+  if (has_waiter_ && !group.is_peer(first_waiter_)) return false;
   uint32_t count = 0;
   for (const ShmEndpoint* untold = untold_cut_offs_; untold != nullptr;
        untold = untold->incoming().next_untold) {
     const IncomingPeer& incoming = untold->incoming();
     if (!incoming.is_cut_off() || !incoming.is_ignored || untold->path().is_open()) return false;
-    if (++count > place.member_count()) return false;  // the list has a cycle
+    if (++count > group.member_count()) return false;  // the list has a cycle
   }
   return true;
 }

@@ -8,7 +8,7 @@ Result<void> ShmEndpoint::open(uint64_t generation, bool is_open) noexcept {
   incoming_ = {};
   copy_.close();
   if (!is_open || parts_.single_copy == nullptr) return {};
-  return copy_.open(parts_.outgoing.place, *parts_.single_copy, peer());
+  return copy_.open(parts_.outgoing.group, *parts_.single_copy, peer());
 }
 
 Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {

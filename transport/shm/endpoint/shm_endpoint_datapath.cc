@@ -24,9 +24,9 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   BP_DCHECK(is_own_thread());
   if (BP_UNLIKELY(!path_.is_open())) return SendStatus::kGone;
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
-  const ShmPlace& place = parts_.outgoing.place;
-  const Segment* segment = place.shared_segment(block.data(), block.size());
-  if (segment == nullptr || !place.members().may_read(peer(), segment->number)) {
+  const GroupView& group = parts_.outgoing.group;
+  const Segment* segment = group.shared_segment(block.data(), block.size());
+  if (segment == nullptr || !group.members().may_read(peer(), segment->number)) {
     return SendStatus::kRefused;
   }
   const LoanTable::Lent lent = parts_.lender.lend(block.data(), returned, peer());
@@ -38,7 +38,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
   descriptor.bytes = block.size();
   descriptor.header_bytes = static_cast<uint16_t>(header.size());
   copy_inline(descriptor.header, header.data(), header.size());
-  if (!path_.post({SlotKind::kLoan, id, sizeof descriptor, place.self()},
+  if (!path_.post({SlotKind::kLoan, id, sizeof descriptor, group.self()},
                   reinterpret_cast<const std::byte*>(&descriptor), sizeof descriptor)) {
     parts_.lender.cancel(lent.loan, peer());
     return SendStatus::kAgain;
@@ -73,14 +73,14 @@ SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
 bool ShmEndpoint::is_reachable(const RemoteOperation& operation) const noexcept {
   if (!is_pool_memory(operation.remote.kind)) return false;
   BP_DCHECK(operation.bytes <= operation.remote.bytes);
-  const ShmPlace& place = parts_.outgoing.place;
+  const GroupView& group = parts_.outgoing.group;
   const Segment* segment =
-      place.shared_segment(pointer_to(operation.remote.address), operation.bytes);
+      group.shared_segment(pointer_to(operation.remote.address), operation.bytes);
   if (segment == nullptr) return false;
   if (operation.kind == OperationKind::kGet) {
-    return place.members().may_read(peer(), segment->number);
+    return group.members().may_read(peer(), segment->number);
   }
-  return segment->is_writable && place.members().may_write(peer(), segment->number);
+  return segment->is_writable && group.members().may_write(peer(), segment->number);
 }
 
 void ShmEndpoint::do_here(const RemoteOperation& operation) noexcept {

@@ -12,7 +12,7 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   ThreadOwner nobodys;
   const ThreadOwner::DebugHold hold(is_locked_ ? nobodys : parts_.owner);
   BP_KEEPS_VALID(*this);
-  const MembersTable& members = place().members();
+  const MembersTable& members = group().members();
   if (BP_UNLIKELY(members.epoch() != view_.seen_epoch() || members.is_owner_gone())) {
     follow_members();
   }

@@ -16,41 +16,41 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
   const GroupShape& shape = options.segment.shape();
   if (options.segment.fence() == BellFence::kSleeper) BP_TRY(join_bell_fence());
   OutgoingParts& outgoing = parts_.outgoing;
-  outgoing.place = ShmPlace({.segment = options.segment,
-                             .members = options.members,
-                             .pool = options.pool != nullptr ? options.pool : &process_pool(),
-                             .doorbells = options.doorbells,
-                             .self = options.member});
+  outgoing.group = GroupView({.segment = options.segment,
+                              .members = options.members,
+                              .pool = options.pool != nullptr ? options.pool : &process_pool(),
+                              .doorbells = options.doorbells,
+                              .self = options.member});
   if (options.single_copy != nullptr) {
     auto card = options.single_copy->card();
     if (!card.ok()) return card.error();
     segment().card(member()) = card.value();
   }
-  bell_ = place().bell_of(member());
+  bell_ = group().bell_of(member());
   wrapper_ = &segment().wrapper(member());
   is_locked_ = options.is_locked;
   on_peer_ = options.on_peer;
   if (options.counters != nullptr) counters_ = options.counters;
 
-  const GroupTraits traits = place().traits();
+  const GroupTraits traits = group().traits();
   outgoing.am_bytes_max = traits.has_eager_region
                               ? shape.eager_bytes
                               : std::min(shape.eager_bytes, FastBox::area_bytes(shape.box_bytes));
-  outgoing.stock.create(place());
+  outgoing.stock.create(group());
   parts_.name = options.name;
   parts_.limits = {outgoing.am_bytes_max, kInlineBytesMax, kLoanHeaderBytesMax};
   parts_.single_copy = options.single_copy;
-  parts_.lender.create(place());
+  parts_.lender.create(group());
   parts_.operations.create(outgoing);
-  parts_.exposures.create(place(), options.single_copy);
-  view_.create(place());
+  parts_.exposures.create(group(), options.single_copy);
+  view_.create(group());
   endpoints_.create(parts_, view_);
-  borrower_.create({place(), endpoints_, *this, options.is_locked});
-  inbox_.create({place(), view_, endpoints_, dispatch_, *counters_});
+  borrower_.create({group(), endpoints_, *this, options.is_locked});
+  inbox_.create({group(), view_, endpoints_, dispatch_, *counters_});
   dispatch_.create({parts_, endpoints_, view_, borrower_, dispatcher, *counters_, inbox_.boxes()});
   // Makes the endpoints now, not at a peer's first message, since the peers are not trusted.
-  for (uint32_t peer = 0; !traits.has_trust && peer < place().member_count(); ++peer) {
-    if (place().is_peer(peer)) BP_ASSERT(endpoints_.try_add(peer) != nullptr);
+  for (uint32_t peer = 0; !traits.has_trust && peer < group().member_count(); ++peer) {
+    if (group().is_peer(peer)) BP_ASSERT(endpoints_.try_add(peer) != nullptr);
   }
   follow_members();
   return {};
@@ -60,9 +60,9 @@ Result<void> ShmProvider::create(const ShmProviderOptions& options, const Dispat
 // living member with that name.
 Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept {
   if (peer.member != UINT32_MAX || peer.name == nullptr) return peer.member;
-  for (uint32_t member = 0; member < place().member_count(); ++member) {
-    if (place().is_alive(member) &&
-        std::strcmp(place().members().name(member).text, peer.name) == 0) {
+  for (uint32_t member = 0; member < group().member_count(); ++member) {
+    if (group().is_alive(member) &&
+        std::strcmp(group().members().name(member).text, peer.name) == 0) {
       return member;
     }
   }
@@ -73,12 +73,12 @@ Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept 
 }
 
 bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {
-  const uint32_t count = place().member_count();
+  const uint32_t count = group().member_count();
   error.set_doing("connecting to member %u", peer);
   if (view_.is_dead()) {
     error.set_answer("this member has left, or the owner of the pool has cut it off");
     error.set_cure("end this process, and see the owner's log for the reason");
-  } else if (view_.is_pool_gone() || place().members().is_owner_gone()) {
+  } else if (view_.is_pool_gone() || group().members().is_owner_gone()) {
     error.set_answer("the owner of the pool has died or stopped");
     error.set_cure("end this process, and join the new pool when the owner runs again");
   } else if (peer >= count) {
@@ -87,7 +87,7 @@ bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {
   } else if (peer == member()) {
     error.set_answer("that is this member itself");
     error.set_cure("use the provider self");
-  } else if (const MemberWord word = place().members().word(peer);
+  } else if (const MemberWord word = group().members().word(peer);
              word.state != MemberState::kAlive) {
     error.set_answer("its slot is %s", to_text(word.state));
     error.set_cure("wait until it has joined (PeerEventKind::kJoined)");
@@ -127,7 +127,7 @@ void ShmProvider::sleep(uint64_t timeout_ns) noexcept {
   const uint64_t begin_ns = monotonic_ns();
   uint64_t left_ns = timeout_ns;
   while (!bell_.sleep(std::min(left_ns, kOwnerCheckNs))) {
-    if (place().members().is_owner_gone() && !view_.is_pool_gone()) return;
+    if (group().members().is_owner_gone() && !view_.is_pool_gone()) return;
     if (timeout_ns == UINT64_MAX) continue;
     const uint64_t slept_ns = monotonic_ns() - begin_ns;
     if (slept_ns >= timeout_ns) return;
@@ -153,7 +153,7 @@ bool ShmProvider::is_valid() const noexcept {
 
 // Logs here, not in the datapath, which must not.
 void ShmProvider::report() noexcept {
-  const MembersTable& members = place().members();
+  const MembersTable& members = group().members();
   if (const Error* error = endpoints_.take_copy_error(); error != nullptr) {
     log_error(*error);
     BP_LOG_INFO("private memory of members is copied through the pool instead");

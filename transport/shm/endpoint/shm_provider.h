@@ -110,9 +110,9 @@ class ShmProvider final : public Provider {
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
 
-  uint32_t member() const noexcept { return place().self(); }
+  uint32_t member() const noexcept { return group().self(); }
   const FutexBell& bell() const noexcept { return bell_; }
-  const GroupSegment& segment() const noexcept { return place().segment(); }
+  const GroupSegment& segment() const noexcept { return group().segment(); }
   uint32_t loans_out() const noexcept { return parts_.lender.out_count(); }
   uint32_t inbound_box_count() const noexcept { return inbox_.box_count(); }
 
@@ -125,7 +125,7 @@ class ShmProvider final : public Provider {
   // A sleeper checks this often whether the owner lives: nobody wakes it when the owner is killed.
   static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;
 
-  const ShmPlace& place() const noexcept { return parts_.outgoing.place; }
+  const GroupView& group() const noexcept { return parts_.outgoing.group; }
   bool is_own_thread() const noexcept { return parts_.owner.is_caller(); }
   Result<uint32_t> find_peer(const PeerAddress& peer) const noexcept;
   // Whether the peer can be connected to; else `error` has the reason.

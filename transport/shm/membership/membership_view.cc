@@ -2,12 +2,12 @@
 
 namespace bedplate {
 
-void MembershipView::create(const ShmPlace& place) {
-  BP_ASSERT(place_ == nullptr);
-  place_ = &place;
-  known_ = std::make_unique<KnownMember[]>(place.member_count());
-  leaving_ = std::make_unique<uint64_t[]>(place.member_count() / 64 + 1);
-  buried_ = std::make_unique<uint64_t[]>(place.member_count() / 64 + 1);
+void MembershipView::create(const GroupView& group) {
+  BP_ASSERT(group_ == nullptr);
+  group_ = &group;
+  known_ = std::make_unique<KnownMember[]>(group.member_count());
+  leaving_ = std::make_unique<uint64_t[]>(group.member_count() / 64 + 1);
+  buried_ = std::make_unique<uint64_t[]>(group.member_count() / 64 + 1);
   BP_DCHECK_SLOW(is_valid());
 }
 
@@ -24,7 +24,7 @@ void MembershipView::die() noexcept {
 }
 
 bool MembershipView::is_valid() const noexcept {
-  const uint32_t self = place_->self();
+  const uint32_t self = group_->self();
   const uint64_t bit = uint64_t{1} << (self % 64);
   if (((leaving_[self / 64] | buried_[self / 64]) & bit) != 0) return false;
   if (epoch_to_acknowledge_ != 0 && epoch_to_acknowledge_ != seen_epoch_) return false;

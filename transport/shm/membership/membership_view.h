@@ -8,7 +8,7 @@
 
 #include "pinned_pool/join/membership.h"
 #include "platform/assert.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 
 namespace bedplate {
 
@@ -39,7 +39,7 @@ struct KnownMember {
 class MembershipView {
  public:
   // Allocates.
-  void create(const ShmPlace& place);
+  void create(const GroupView& group);
 
   KnownMember known(uint32_t member) const noexcept { return known_[member]; }
   MemberState known_state(uint32_t member) const noexcept { return known_[member].state(); }
@@ -54,7 +54,7 @@ class MembershipView {
   // Calls tell(member) for each leaving member, and clears the set.
   template <typename Tell>
   void take_leaving(Tell&& tell) noexcept {
-    for (uint32_t word = 0; word <= place_->member_count() / 64; ++word) {
+    for (uint32_t word = 0; word <= group_->member_count() / 64; ++word) {
       for (uint64_t bits = leaving_[word]; bits != 0; bits &= bits - 1) {
         tell(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
       }
@@ -66,7 +66,7 @@ class MembershipView {
   // The same for the generation that the table has now.
   bool is_buried(uint32_t member) const noexcept {
     return (buried_[member / 64] >> (member % 64) & 1) != 0 &&
-           KnownMember::of(place_->members().word(member)).is_generation_of(known_[member]);
+           KnownMember::of(group_->members().word(member)).is_generation_of(known_[member]);
   }
 
   // ---- The table's changes ----
@@ -102,7 +102,7 @@ class MembershipView {
     value ? words[member / 64] |= bit : words[member / 64] &= ~bit;
   }
 
-  const ShmPlace* place_ = nullptr;
+  const GroupView* group_ = nullptr;
   uint64_t seen_epoch_ = 0;
   uint64_t epoch_to_acknowledge_ = 0;
   bool is_complete_ = true;

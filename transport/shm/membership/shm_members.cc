@@ -9,7 +9,7 @@
 namespace bedplate {
 
 void ShmProvider::follow_members() noexcept {
-  const uint64_t epoch = place().members().epoch();
+  const uint64_t epoch = group().members().epoch();
   if (epoch != view_.seen_epoch()) {
     view_.set_complete(look_at_members());
     // A death is acknowledged once everything that the dead member may have written was read.
@@ -18,7 +18,7 @@ void ShmProvider::follow_members() noexcept {
       view_.see(epoch);
     }
   }
-  if (place().members().is_owner_gone()) stop_sending();
+  if (group().members().is_owner_gone()) stop_sending();
 }
 
 void ShmProvider::stop_sending() noexcept {
@@ -37,13 +37,13 @@ void ShmProvider::die() noexcept {
   // Ends this member's operations and loans: nobody answers them any more.
   while (parts_.operations.poll() > 0) {
   }
-  for (uint32_t peer = 0; peer < place().member_count(); ++peer) parts_.lender.collect_from(peer);
+  for (uint32_t peer = 0; peer < group().member_count(); ++peer) parts_.lender.collect_from(peer);
   wrapper_->acknowledged_epoch.store(kWritesNoMore, std::memory_order_release);
 }
 
 bool ShmProvider::look_at_members() noexcept {
-  for (uint32_t member = 0; member < place().member_count(); ++member) {
-    const MemberWord now = place().members().word(member);
+  for (uint32_t member = 0; member < group().member_count(); ++member) {
+    const MemberWord now = group().members().word(member);
     const KnownMember before = view_.known(member);
     if (KnownMember::of(now) == before) continue;
     if (!member_changed(member, before, now)) return false;
@@ -56,7 +56,7 @@ bool ShmProvider::member_changed(uint32_t member, KnownMember before,
                                  const MemberWord& now) noexcept {
   if (now.state == MemberState::kFree) return true;  // the number is free
   const KnownMember now_known = KnownMember::of(now);
-  if (member == place().self()) {
+  if (member == group().self()) {
     if (now_known.is_dead()) die();
     return true;
   }
@@ -106,11 +106,11 @@ void ShmProvider::bury(uint32_t member) noexcept {
 
 void ShmProvider::acknowledge_if_drained() noexcept {
   if (view_.is_dead() || !inbox_.is_drained()) return;
-  for (uint32_t member = 0; view_.is_complete() && member < place().member_count(); ++member) {
+  for (uint32_t member = 0; view_.is_complete() && member < group().member_count(); ++member) {
     if (view_.known(member).is_dead()) bury(member);
   }
   view_.take_leaving([&](uint32_t member) noexcept {
-    tell(PeerEventKind::kLeft, member, place().members().generation(member));
+    tell(PeerEventKind::kLeft, member, group().members().generation(member));
   });
   // Release: this member does not access the parts of the members that were dead then any more.
   wrapper_->acknowledged_epoch.store(view_.epoch_to_acknowledge(), std::memory_order_release);
@@ -127,7 +127,7 @@ void ShmProvider::look_for_cut_offs() noexcept {
     endpoint.path().close();
     BP_LOG_WARNING("member %u (%s, process %u) has cut this member (%u) off: this process wrote "
                    "invalid data; see the log of that one",
-                   peer, place().members().name(peer).text, place().members().pid(peer), member());
+                   peer, group().members().name(peer).text, group().members().pid(peer), member());
     tell(PeerEventKind::kCutOff, peer, endpoint.generation());
   });
 }

@@ -10,7 +10,7 @@
 
 #include "platform/assert.h"
 #include "transport/messages/fast_box_datapath.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/queue/outgoing_queue.h"
 
 namespace bedplate {
@@ -24,7 +24,7 @@ class BoxSender {
   // Opens the one box that leads to the peer in an exchange.
   void open(const OutgoingRoute& route) noexcept {
     *this = {};
-    take(route.place.segment().inbound_box(route.peer));
+    take(route.group.segment().inbound_box(route.peer));
   }
   // Sends through `box`, which is empty, from now on.
   void take(const FastBox& box) noexcept { producer_ = FastBoxProducer(box); }

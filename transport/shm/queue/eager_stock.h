@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/queue/eager_region_datapath.h"
 
 namespace bedplate {
@@ -16,7 +16,7 @@ class EagerStock {
   using Piece = EagerRegion::Piece;
 
   // Allocates. An exchange has no region, and take() finds no space.
-  void create(const ShmPlace& place);
+  void create(const GroupView& group);
   bool is_there() const noexcept { return reserve_bytes_ != 0; }
 
   // Allocates `bytes` for a message that goes through `path`. If there is no space, asks all paths

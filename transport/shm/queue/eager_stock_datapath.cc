@@ -5,15 +5,15 @@
 
 namespace bedplate {
 
-void EagerStock::create(const ShmPlace& place) {
+void EagerStock::create(const GroupView& group) {
   BP_ASSERT(reserve_bytes_ == 0);
-  const std::span<std::byte> region = place.eager_region_of(place.self());
+  const std::span<std::byte> region = group.eager_region_of(group.self());
   if (region.empty()) return;
   reserve_bytes_ =
-      std::min(align_up(place.shape().eager_bytes, kCacheLineBytes) + 2 * kCacheLineBytes,
+      std::min(align_up(group.shape().eager_bytes, kCacheLineBytes) + 2 * kCacheLineBytes,
                region.size() / 2 / kCacheLineBytes * kCacheLineBytes);
   BP_ASSERT(reserve_bytes_ > 0);
-  region_ = EagerRegion(region, place.member_count(), reserve_bytes_);
+  region_ = EagerRegion(region, group.member_count(), reserve_bytes_);
 }
 
 EagerRegion::Piece EagerStock::take(uint64_t bytes, OutgoingPath& path) noexcept {

@@ -5,23 +5,23 @@
 
 namespace bedplate {
 
-void FifoReceiver::create(const ShmPlace& place, const MembershipView& view,
+void FifoReceiver::create(const GroupView& group, const MembershipView& view,
                           Counter& abandoned) noexcept {
-  BP_ASSERT(place_ == nullptr && place.traits().first_queue == QueueKind::kFifo);
-  place_ = &place;
+  BP_ASSERT(group_ == nullptr && group.traits().first_queue == QueueKind::kFifo);
+  group_ = &group;
   view_ = &view;
   abandoned_ = &abandoned;
-  fifo_ = InboundFifoReader(place.segment().fifo(place.self()));
+  fifo_ = InboundFifoReader(group.segment().fifo(group.self()));
 }
 
 // Handles a claim of the slot at the tail: waits for its writer, or skips it.
 FifoReceiver::ClaimEnd FifoReceiver::end_claim(const SlotHeader& claim, bool* is_awaited) noexcept {
   if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;  // ended in an earlier lap
   // A claim in the name of no peer will never be published.
-  const bool may_write = place_->is_peer(claim.sender) &&
-                         place_->members().state(claim.sender) != MemberState::kQuiet &&
-                         !place_->segment().writes_no_more(claim.sender);
-  const bool may_publish = may_write && !place_->has_died(claim.sender);
+  const bool may_write = group_->is_peer(claim.sender) &&
+                         group_->members().state(claim.sender) != MemberState::kQuiet &&
+                         !group_->segment().writes_no_more(claim.sender);
+  const bool may_publish = may_write && !group_->has_died(claim.sender);
   if (may_publish && !is_overdue(is_awaited)) return ClaimEnd::kWait;
   const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
   if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
@@ -39,7 +39,7 @@ bool FifoReceiver::is_overdue(bool* is_awaited) noexcept {
       return false;
     }
     overdue_until_ = first_unclaimed();
-    overdue_at_ns_ = monotonic_ns() + place_->shape().publish_timeout_ms * kNsPerMs;
+    overdue_at_ns_ = monotonic_ns() + group_->shape().publish_timeout_ms * kNsPerMs;
   }
   if (monotonic_ns() >= overdue_at_ns_) return true;
   // With no claim behind it, this claim holds up nobody, and its writer will ring, unless the

@@ -6,7 +6,7 @@
 
 #include "platform/assert.h"
 #include "platform/counter.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/membership/membership_view.h"
 #include "transport/shm/queue/inbound_fifo_datapath.h"
 
@@ -19,7 +19,7 @@ namespace bedplate {
 class FifoReceiver {
  public:
   // All arguments outlive this. `abandoned` counts the skipped slots.
-  void create(const ShmPlace& place, const MembershipView& view, Counter& abandoned) noexcept;
+  void create(const GroupView& group, const MembershipView& view, Counter& abandoned) noexcept;
 
   // Calls take(header, slot) for each message, at most `budget`; if it returns false the message
   // stays for the next poll. Returns how many slots; one more if this shard must stay awake,
@@ -72,7 +72,7 @@ class FifoReceiver {
   // The number of the first unclaimed slot.
   uint64_t first_unclaimed() const noexcept;
 
-  const ShmPlace* place_ = nullptr;
+  const GroupView* group_ = nullptr;
   const MembershipView* view_ = nullptr;
   Counter* abandoned_ = nullptr;
   InboundFifoReader fifo_;

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "platform/assert.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/queue/inbound_fifo_datapath.h"
 #include "transport/shm/queue/outgoing_queue.h"
 
@@ -19,8 +19,8 @@ class FifoSender {
 
   void open(const OutgoingRoute& route) noexcept {
     *this = {};
-    fifo_ = route.place.segment().fifo(route.peer);
-    self_ = route.place.self();
+    fifo_ = route.group.segment().fifo(route.peer);
+    self_ = route.group.self();
   }
 
   // Returns false if there is no space. Tries again in another slot if the receiver has skipped the

@@ -24,7 +24,7 @@ namespace bedplate {
 class InboundBoxes {
  public:
   // All arguments outlive this. Allocates.
-  void create(const ShmPlace& place, ShmDispatch& dispatch, const EndpointTable& endpoints,
+  void create(const GroupView& group, ShmDispatch& dispatch, const EndpointTable& endpoints,
               ShmCounters& counters);
 
   uint32_t count() const noexcept { return count_; }
@@ -35,7 +35,7 @@ class InboundBoxes {
   }
   // Counts a message of `from` through the FIFO; at the threshold the sender gets a box.
   void count_message(ShmEndpoint& from) noexcept {
-    if (++from.incoming().heard_count == place_->shape().send_threshold) grant(from);
+    if (++from.incoming().heard_count == group_->shape().send_threshold) grant(from);
   }
   // Delivers the messages that the dead `member` has left in its box, and takes the box back.
   void drain(uint32_t member) noexcept;
@@ -54,12 +54,12 @@ class InboundBoxes {
   const char* accept(ShmEndpoint& from, uint32_t box) noexcept;
   static void give_back(ShmEndpoint& from, uint32_t box) noexcept;
   const char* close(ShmEndpoint& from, uint32_t box) noexcept;
-  void drop(uint32_t place) noexcept;
+  void drop(uint32_t index) noexcept;
   void set_free(uint32_t box) noexcept {
-    place_->segment().box_owner(box).store(0, std::memory_order_release);
+    group_->segment().box_owner(box).store(0, std::memory_order_release);
   }
 
-  const ShmPlace* place_ = nullptr;
+  const GroupView* group_ = nullptr;
   ShmDispatch* dispatch_ = nullptr;
   const EndpointTable* endpoints_ = nullptr;
   ShmCounters* counters_ = nullptr;

@@ -11,14 +11,14 @@ constexpr uint64_t kIdleThresholds = 64;
 
 }  // namespace
 
-void InboundBoxes::create(const ShmPlace& place, ShmDispatch& dispatch,
+void InboundBoxes::create(const GroupView& group, ShmDispatch& dispatch,
                           const EndpointTable& endpoints, ShmCounters& counters) {
-  BP_ASSERT(place_ == nullptr);
-  place_ = &place;
+  BP_ASSERT(group_ == nullptr);
+  group_ = &group;
   dispatch_ = &dispatch;
   endpoints_ = &endpoints;
   counters_ = &counters;
-  boxes_.resize(place.shape().box_count_max);
+  boxes_.resize(group.shape().box_count_max);
 }
 
 void InboundBoxes::grant(ShmEndpoint& to) noexcept {
@@ -26,29 +26,29 @@ void InboundBoxes::grant(ShmEndpoint& to) noexcept {
   IncomingPeer& incoming = to.incoming();
   incoming.heard_count = 0;          // a failed grant is tried again after send_threshold messages
   if (incoming.has_our_box) return;  // the sender has not begun to use it yet
-  const uint32_t limit = place_->shape().box_count_max;
+  const uint32_t limit = group_->shape().box_count_max;
   const uint32_t box = count_ < limit ? take_free_box(to.peer()) : OutgoingPath::kNoBox;
   if (box == OutgoingPath::kNoBox) return ask_for_idle_box();
-  place_->segment().box(box).clear();
+  group_->segment().box(box).clear();
   if (!to.path().is_open() || !to.path().post_control(ShmControl::kBoxGranted, &box, sizeof box)) {
     return set_free(box);
   }
   boxes_[count_++] =
-      BoxReceiver(place_->segment().box(box), box, to.peer(), dispatch_->received_count());
+      BoxReceiver(group_->segment().box(box), box, to.peer(), dispatch_->received_count());
   incoming.has_our_box = true;
   counters_->boxes_granted.add(1);
   BP_DCHECK_SLOW(is_valid());
 }
 
 uint32_t InboundBoxes::take_free_box(uint32_t sender) noexcept {
-  const uint32_t count = place_->shape().box_count;
-  const uint32_t self = place_->self();
+  const uint32_t count = group_->shape().box_count;
+  const uint32_t self = group_->self();
   for (uint32_t i = 0; i < count; ++i) {
     // Each receiver starts at another box, so that they do not all try the same.
     const uint32_t box =
-        static_cast<uint32_t>((uint64_t{self} * count / place_->member_count() + i) % count);
+        static_cast<uint32_t>((uint64_t{self} * count / group_->member_count() + i) % count);
     uint64_t nobody = 0;
-    if (place_->segment().box_owner(box).compare_exchange_strong(
+    if (group_->segment().box_owner(box).compare_exchange_strong(
             nobody, pack_box_owner(self, sender), std::memory_order_acq_rel)) {
       return box;
     }
@@ -63,7 +63,7 @@ void InboundBoxes::ask_for_idle_box() noexcept {
     if (box.is_wanted_back()) return;  // ask for one at a time
     if (idle == nullptr || box.last_used() < idle->last_used()) idle = &box;
   }
-  const uint64_t idle_after = kIdleThresholds * place_->shape().send_threshold;
+  const uint64_t idle_after = kIdleThresholds * group_->shape().send_threshold;
   if (idle == nullptr || dispatch_->received_count() - idle->last_used() < idle_after) return;
   idle->acknowledge();  // shows the sender that the box is empty
   ShmEndpoint* sender = dispatch_->sender_of(idle->sender());
@@ -77,7 +77,7 @@ void InboundBoxes::ask_for_idle_box() noexcept {
 
 const char* InboundBoxes::hear(ShmEndpoint& from, ShmControl what, uint32_t box,
                                bool came_by_box) noexcept {
-  BP_DCHECK(box < place_->shape().box_count);
+  BP_DCHECK(box < group_->shape().box_count);
   switch (what) {
     case ShmControl::kBoxGranted: return accept(from, box);
     case ShmControl::kBoxWanted: give_back(from, box); return nullptr;
@@ -94,8 +94,8 @@ const char* InboundBoxes::accept(ShmEndpoint& from, uint32_t box) noexcept {
   OutgoingPath& path = from.path();
   if (!path.is_open()) return nullptr;  // it has died since
   if (path.box_index() != OutgoingPath::kNoBox ||
-      place_->segment().box_owner(box).load(std::memory_order_acquire) !=
-          pack_box_owner(from.peer(), place_->self())) {
+      group_->segment().box_owner(box).load(std::memory_order_acquire) !=
+          pack_box_owner(from.peer(), group_->self())) {
     return "a box that it cannot give";
   }
   path.use_box(box);
@@ -128,22 +128,22 @@ void InboundBoxes::drain(uint32_t member) noexcept {
     boxes_[i].drain(*dispatch_);
     // If the dead member may still write to the box, the pair keeps the box until the member's
     // number is free.
-    if (place_->segment().writes_no_more(member)) set_free(boxes_[i].index());
+    if (group_->segment().writes_no_more(member)) set_free(boxes_[i].index());
     drop(i--);
   }
 }
 
-void InboundBoxes::drop(uint32_t place) noexcept {
-  BP_ASSERT(place < count_);
-  endpoints_->at(boxes_[place].sender())->incoming().has_our_box = false;
-  boxes_[place] = boxes_[--count_];
+void InboundBoxes::drop(uint32_t index) noexcept {
+  BP_ASSERT(index < count_);
+  endpoints_->at(boxes_[index].sender())->incoming().has_our_box = false;
+  boxes_[index] = boxes_[--count_];
   BP_DCHECK_SLOW(is_valid());
 }
 
 bool InboundBoxes::is_valid() const noexcept {
-  if (count_ > place_->shape().box_count_max) return false;
+  if (count_ > group_->shape().box_count_max) return false;
   return std::all_of(boxes_.begin(), boxes_.begin() + count_, [&](const BoxReceiver& box) {
-    return box.index() < place_->shape().box_count && endpoints_->at(box.sender()) != nullptr;
+    return box.index() < group_->shape().box_count && endpoints_->at(box.sender()) != nullptr;
   });
 }
 

@@ -17,11 +17,11 @@ namespace bedplate {
 class InboundLanes {
  public:
   void create(const InboxParts& parts) {
-    BP_ASSERT(place_ == nullptr);
-    place_ = &parts.place;
+    BP_ASSERT(group_ == nullptr);
+    group_ = &parts.group;
     view_ = &parts.view;
     dispatch_ = &parts.dispatch;
-    lanes_.resize(place_->member_count());
+    lanes_.resize(group_->member_count());
     BP_DCHECK_SLOW(is_valid());
   }
 
@@ -29,9 +29,9 @@ class InboundLanes {
     BP_DCHECK_SLOW(is_valid());
     uint32_t count = 0;
     // Lanes of dead members were read to the end when they died (drain), and may be reset any time.
-    for (uint32_t sender = 0; sender < place_->member_count(); ++sender) {
-      if (view_->known_state(sender) == MemberState::kAlive && sender != place_->self()) {
-        count += lanes_[sender].poll(*place_, sender, *dispatch_, budget);
+    for (uint32_t sender = 0; sender < group_->member_count(); ++sender) {
+      if (view_->known_state(sender) == MemberState::kAlive && sender != group_->self()) {
+        count += lanes_[sender].poll(*group_, sender, *dispatch_, budget);
       }
     }
     BP_DCHECK_SLOW(is_valid());
@@ -39,8 +39,8 @@ class InboundLanes {
   }
   void welcome(uint32_t) noexcept {}  // the lane's generation shows the change
   void drain(uint32_t member) noexcept {
-    BP_DCHECK(place_->is_peer(member));
-    lanes_[member].poll(*place_, member, *dispatch_, place_->shape().entry_count);
+    BP_DCHECK(group_->is_peer(member));
+    lanes_[member].poll(*group_, member, *dispatch_, group_->shape().entry_count);
     BP_DCHECK_SLOW(is_valid());
   }
   void mark_drain() noexcept {}
@@ -50,7 +50,7 @@ class InboundLanes {
   uint32_t box_count() const noexcept { return 0; }
 
   bool is_valid() const noexcept {
-    if (lanes_.size() != place_->member_count() || lanes_[place_->self()].is_begun()) return false;
+    if (lanes_.size() != group_->member_count() || lanes_[group_->self()].is_begun()) return false;
     for (const LaneReceiver& lane : lanes_) {
       if (!lane.is_valid()) return false;
     }
@@ -58,7 +58,7 @@ class InboundLanes {
   }
 
  private:
-  const ShmPlace* place_ = nullptr;
+  const GroupView* group_ = nullptr;
   const MembershipView* view_ = nullptr;
   ShmDispatch* dispatch_ = nullptr;
   std::vector<LaneReceiver> lanes_;  // by sender

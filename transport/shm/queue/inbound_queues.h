@@ -7,7 +7,7 @@
 
 #include "transport/shm/endpoint/endpoint_table.h"
 #include "transport/shm/endpoint/shm_dispatch.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/membership/membership_view.h"
 
 namespace bedplate {
@@ -16,7 +16,7 @@ class InboundBoxes;
 
 // The parts that the queues use; they outlive the queues.
 struct InboxParts {
-  const ShmPlace& place;
+  const GroupView& group;
   const MembershipView& view;
   const EndpointTable& endpoints;
   ShmDispatch& dispatch;

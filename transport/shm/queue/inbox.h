@@ -17,8 +17,8 @@ class LazyInbox {
  public:
   void create(const InboxParts& parts) {
     dispatch_ = &parts.dispatch;
-    fifo_.create(parts.place, parts.view, parts.counters.abandoned);
-    boxes_.create(parts.place, parts.dispatch, parts.endpoints, parts.counters);
+    fifo_.create(parts.group, parts.view, parts.counters.abandoned);
+    boxes_.create(parts.group, parts.dispatch, parts.endpoints, parts.counters);
   }
 
   uint32_t poll(uint32_t budget) noexcept {
@@ -52,13 +52,13 @@ class LazyInbox {
 class ExchangeInbox {
  public:
   void create(const InboxParts& parts) noexcept {
-    place_ = &parts.place;
+    group_ = &parts.group;
     dispatch_ = &parts.dispatch;
   }
 
   uint32_t poll(uint32_t budget) noexcept { return has_peer_ ? box_.poll(*dispatch_, budget) : 0; }
   void welcome(uint32_t member) noexcept {
-    box_ = BoxReceiver(place_->segment().inbound_box(place_->self()), 0, member, 0);
+    box_ = BoxReceiver(group_->segment().inbound_box(group_->self()), 0, member, 0);
     has_peer_ = true;
     BP_DCHECK_SLOW(is_valid());
   }
@@ -73,10 +73,10 @@ class ExchangeInbox {
   InboundBoxes* boxes() noexcept { return nullptr; }
   uint32_t box_count() const noexcept { return has_peer_ ? 1 : 0; }
 
-  bool is_valid() const noexcept { return !has_peer_ || place_->is_peer(box_.sender()); }
+  bool is_valid() const noexcept { return !has_peer_ || group_->is_peer(box_.sender()); }
 
  private:
-  const ShmPlace* place_ = nullptr;
+  const GroupView* group_ = nullptr;
   ShmDispatch* dispatch_ = nullptr;
   BoxReceiver box_;
   bool has_peer_ = false;
@@ -102,7 +102,7 @@ class Inbox {
  public:
   // Allocates; uses none of the parts yet.
   void create(const InboxParts& parts) {
-    kind_ = parts.place.shape().kind;
+    kind_ = parts.group.shape().kind;
     with(*this, [&](auto& queues) { queues.create(parts); });
   }
   // Returns nullptr if groups of this kind have no boxes.

@@ -11,7 +11,7 @@
 
 #include "platform/assert.h"
 #include "transport/shm/endpoint/shm_dispatch.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/queue/mesh_lane_datapath.h"
 
 namespace bedplate {
@@ -22,12 +22,12 @@ class LaneReceiver {
  public:
   // Delivers at most `budget` messages of `sender`, whose lane this is. Returns how many. Cost, if
   // there are none: a load of the sender's head, and one of its generation.
-  uint32_t poll(const ShmPlace& place, uint32_t sender, ShmDispatch& dispatch,
+  uint32_t poll(const GroupView& group, uint32_t sender, ShmDispatch& dispatch,
                 uint32_t budget) noexcept {
-    const MeshLane lane = place.segment().lane(place.self(), sender);
+    const MeshLane lane = group.segment().lane(group.self(), sender);
     const uint32_t head = lane.head();
     // A lane is reset before another member gets its sender's number.
-    if (const uint64_t generation = place.members().generation(sender);
+    if (const uint64_t generation = group.members().generation(sender);
         BP_UNLIKELY(generation != generation_)) {
       generation_ = generation;
       tail_ = 0;
@@ -35,7 +35,7 @@ class LaneReceiver {
     if (head == tail_) return 0;
     ShmEndpoint* from = dispatch.sender_of(sender);
     return from != nullptr
-               ? take(lane, head, place.eager_region_of(sender), *from, dispatch, budget)
+               ? take(lane, head, group.eager_region_of(sender), *from, dispatch, budget)
                : 0;
   }
 

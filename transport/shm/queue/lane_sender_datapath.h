@@ -8,7 +8,7 @@
 #include <span>
 
 #include "platform/assert.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/queue/eager_stock.h"
 #include "transport/shm/queue/mesh_lane_datapath.h"
 #include "transport/shm/queue/outgoing_queue.h"
@@ -22,7 +22,7 @@ class LaneSender {
 
   void open(const OutgoingRoute& route) noexcept {
     *this = {};
-    lane_ = route.place.segment().lane(route.peer, route.place.self());
+    lane_ = route.group.segment().lane(route.peer, route.group.self());
     stock_ = &route.stock;
     path_ = &route.path;
     peer_ = route.peer;

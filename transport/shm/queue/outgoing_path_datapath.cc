@@ -5,22 +5,22 @@
 namespace bedplate {
 
 OutgoingPath::OutgoingPath(OutgoingParts& parts, uint32_t peer) noexcept
-    : parts_(parts), peer_(peer), bell_(parts.place.bell_of(peer)) {
-  BP_ASSERT(parts.place.is_peer(peer));
+    : parts_(parts), peer_(peer), bell_(parts.group.bell_of(peer)) {
+  BP_ASSERT(parts.group.is_peer(peer));
 }
 
 void OutgoingPath::open(uint64_t generation, bool is_open) noexcept {
   close();
   parts_.stock.forget(peer_);
-  const ShmPlace& place = parts_.place;
+  const GroupView& group = parts_.group;
   generation_ = generation;
   is_open_ = is_open;
-  bell_ = place.bell_of(peer_);
+  bell_ = group.bell_of(peer_);
   box_index_ = kNoBox;
   box_ = {};
-  queue_ = place.traits().first_queue;
+  queue_ = group.traits().first_queue;
   with_queue(queue_, [&](auto& queue) noexcept {
-    queue.open({place, parts_.stock, *this, peer_});
+    queue.open({group, parts_.stock, *this, peer_});
   });
   BP_DCHECK_SLOW(is_valid());
 }
@@ -43,7 +43,7 @@ SendStatus OutgoingPath::send_long(AmId id, std::span<const std::byte> payload) 
   if (payload.size() > parts_.am_bytes_max) return SendStatus::kTooLong;
   const auto bytes = static_cast<uint32_t>(payload.size());
   if (must_settle_) settle();
-  const SlotHeader header = {SlotKind::kEager, id, bytes, parts_.place.self()};
+  const SlotHeader header = {SlotKind::kEager, id, bytes, parts_.group.self()};
   // Does not settle again first: that could find the box drained by now, and give it back.
   const LongPost outcome = with_queue(queue_, [&](auto& queue) noexcept {
     const LongPost posted = queue.post_long(header, payload);
@@ -80,7 +80,7 @@ EagerRegion::Use OutgoingPath::last_use() noexcept {
 
 bool OutgoingPath::is_consumed(const EagerRegion::Use& use) noexcept {
   BP_DCHECK(use.path == this);
-  if (use.is_answer) return parts_.place.answers_no_more(peer_, use.index);
+  if (use.is_answer) return parts_.group.answers_no_more(peer_, use.index);
   if (!is_open_) return true;
   return with_queue(use.queue, [&](auto& queue) noexcept { return queue.is_consumed(use.index); });
 }
@@ -88,7 +88,7 @@ bool OutgoingPath::is_consumed(const EagerRegion::Use& use) noexcept {
 void OutgoingPath::use_box(uint32_t box) noexcept {
   BP_ASSERT(is_open_ && box_index_ == kNoBox && queue_ == QueueKind::kFifo);
   box_index_ = box;
-  box_.take(parts_.place.segment().box(box));
+  box_.take(parts_.group.segment().box(box));
   must_settle_ = true;
   settle();
 }
@@ -111,7 +111,7 @@ void OutgoingPath::settle() noexcept {
   } else if (queue_ == QueueKind::kFifo || box_.is_drained()) {
     const uint32_t box = box_index_;
     if (!fifo_.post({SlotKind::kControl, static_cast<uint32_t>(ShmControl::kBoxClosed), sizeof box,
-                     parts_.place.self()},
+                     parts_.group.self()},
                     reinterpret_cast<const std::byte*>(&box), sizeof box)) {
       return;
     }
@@ -129,7 +129,7 @@ void OutgoingPath::settle() noexcept {
 bool OutgoingPath::is_valid() const noexcept {
   if (must_return_box_ && !must_settle_) return false;
   if (must_settle_ && (!is_open_ || box_index_ == kNoBox)) return false;
-  const bool is_given_boxes = parts_.place.traits().gives_boxes;
+  const bool is_given_boxes = parts_.group.traits().gives_boxes;
   if (!is_given_boxes || !is_open_) return is_given_boxes || box_index_ == kNoBox;
   return (queue_ == QueueKind::kBox || must_settle_) == (box_index_ != kNoBox);
 }

@@ -15,7 +15,7 @@
 
 #include "platform/assert.h"
 #include "transport/messages/endpoint.h"
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/queue/box_sender_datapath.h"
 #include "transport/shm/queue/eager_stock.h"
 #include "transport/shm/queue/fifo_sender_datapath.h"
@@ -34,7 +34,7 @@ enum class ShmControl : uint32_t {
 
 // The parts that all paths of a member share.
 struct OutgoingParts {
-  ShmPlace place;
+  GroupView group;
   EagerStock stock;
   uint32_t am_bytes_max = 0;
   uint32_t returning_count = 0;  // boxes that peers want back from us
@@ -77,7 +77,7 @@ class OutgoingPath {
   SendStatus send(AmId id, std::span<const std::byte> payload) noexcept {
     if (payload.size() > kInlineBytesMax) return send_long(id, payload);
     const auto bytes = static_cast<uint32_t>(payload.size());
-    return post({SlotKind::kInline, id, bytes, parts_.place.self()}, payload.data(), bytes)
+    return post({SlotKind::kInline, id, bytes, parts_.group.self()}, payload.data(), bytes)
                ? SendStatus::kDone
                : SendStatus::kAgain;
   }
@@ -92,7 +92,7 @@ class OutgoingPath {
     return is_posted;
   }
   bool post_control(ShmControl what, const void* body, uint32_t bytes) noexcept {
-    return post({SlotKind::kControl, static_cast<uint32_t>(what), bytes, parts_.place.self()},
+    return post({SlotKind::kControl, static_cast<uint32_t>(what), bytes, parts_.group.self()},
                 static_cast<const std::byte*>(body), bytes);
   }
   bool has_room() noexcept;

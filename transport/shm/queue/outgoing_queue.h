@@ -23,11 +23,11 @@ enum class LongPost : uint8_t {
 struct SlotHeader;
 class EagerStock;
 class OutgoingPath;
-class ShmPlace;
+class GroupView;
 
 // The peer that a queue leads to, and the parts that the queue uses; all outlive the queue.
 struct OutgoingRoute {
-  const ShmPlace& place;
+  const GroupView& group;
   EagerStock& stock;   // the sender's own eager region
   OutgoingPath& path;  // the owner of the queue
   uint32_t peer;

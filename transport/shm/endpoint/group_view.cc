@@ -1,16 +1,16 @@
-#include "transport/shm/endpoint/shm_place.h"
+#include "transport/shm/endpoint/group_view.h"
 
 #include "pinned_pool/boot_segment.h"
 
 namespace bedplate {
 
-FutexBell ShmPlace::bell_of(uint32_t member) const noexcept {
+FutexBell GroupView::bell_of(uint32_t member) const noexcept {
   FutexBell bell = all_.segment.bell(member);
   if (!all_.doorbells.empty()) bell.wake_by(*all_.doorbells[member]);
   return bell;
 }
 
-bool ShmPlace::answers_no_more(uint32_t member, uint64_t generation) const noexcept {
+bool GroupView::answers_no_more(uint32_t member, uint64_t generation) const noexcept {
   BP_DCHECK(is_peer(member));
   const MemberWord word = all_.members->word(member);
   return word.generation != generation || word.state == MemberState::kQuiet ||
@@ -18,7 +18,7 @@ bool ShmPlace::answers_no_more(uint32_t member, uint64_t generation) const noexc
          all_.segment.has_cut_off(member, all_.self);
 }
 
-const Segment* ShmPlace::shared_segment(const void* memory, uint64_t bytes) const noexcept {
+const Segment* GroupView::shared_segment(const void* memory, uint64_t bytes) const noexcept {
   const Segment* segment = all_.pool->segment_of(memory);
   if (segment == nullptr) return nullptr;
   // Each process has its own segment 0, at the same address. (With doorbells, all members are of

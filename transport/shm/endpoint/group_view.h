@@ -1,4 +1,4 @@
-// A member's access to its group: its own number, and what the table and the segment say of the
+// A member's view of its group: its own number, and what the table and the segment say of the
 // others. All parts of a provider share one, and none of them writes to it.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-struct ShmPlaceOptions {
+struct GroupViewOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
   const PinnedPool* pool = nullptr;
@@ -23,10 +23,10 @@ struct ShmPlaceOptions {
 };
 
 // Threads: any.
-class ShmPlace {
+class GroupView {
  public:
-  ShmPlace() noexcept = default;
-  explicit ShmPlace(const ShmPlaceOptions& options) noexcept : all_(options) {
+  GroupView() noexcept = default;
+  explicit GroupView(const GroupViewOptions& options) noexcept : all_(options) {
     BP_ASSERT(all_.self < shape().member_count);
     BP_ASSERT(all_.members->member_count() >= shape().member_count);
   }
@@ -63,7 +63,7 @@ class ShmPlace {
   const Segment* shared_segment(const void* memory, uint64_t bytes) const noexcept;
 
  private:
-  ShmPlaceOptions all_;
+  GroupViewOptions all_;
 };
 
 }  // namespace bedplate
