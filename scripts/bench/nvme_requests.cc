@@ -74,7 +74,7 @@ class Ours final : public Side {
     const uint64_t bytes = NvmeController::bytes_for();
     const uint64_t queue_bytes = NvmeQueuePair::bytes_for(options.queue_entries);
     std::byte* queues = memory(bytes + queue_bytes);
-    const NvmeQueuePlace place = {{queues + bytes, queue_bytes}, &queue_counters_};
+    const NvmeQueueMemory queue = {{queues + bytes, queue_bytes}, &queue_counters_};
     check(container_.open());
     check(container_.open_group(group));
     check(container_.map(queues, bytes + queue_bytes));
@@ -82,7 +82,7 @@ class Ours final : public Side {
     auto device = container_.open_device(group, address);
     if (!device.ok()) fail(device.error().doing, device.error().answer);
     check(device_.open(device.take(), address, 1));
-    controller_.create(device_, {queues, bytes}, {&place, 1}, options, counters_, monotonic_ns());
+    controller_.create(device_, {queues, bytes}, {&queue, 1}, options, counters_, monotonic_ns());
     check(wait_until_ready(controller_, address));
     pair_ = &controller_.queue_pair(0);
     for (uint32_t i = 0; i < kDepthMax; ++i) {

@@ -95,7 +95,7 @@ bool NvmeController::is_step_valid() const noexcept {
 // ---- States -------------------------------------------------------------------------------------
 
 void NvmeController::create(NvmePort& port, std::span<std::byte> memory,
-                            std::span<const NvmeQueuePlace> queues, const NvmeOptions& options,
+                            std::span<const NvmeQueueMemory> queues, const NvmeOptions& options,
                             NvmeCounters& counters, uint64_t now_ns) {
   BP_ASSERT(memory.size() >= bytes_for() && !options.namespaces.empty());
   BP_ASSERT(!queues.empty() || options.is_only_identified);

@@ -98,7 +98,7 @@ class NvmeController {
   // Requires: `memory` has bytes_for(), zeroed and page aligned; `queues` is not empty, unless
   // is_only_identified; the registers of `port` reach beyond the beginning of the doorbells. All
   // arguments outlive this. Before the seal.
-  void create(NvmePort& port, std::span<std::byte> memory, std::span<const NvmeQueuePlace> queues,
+  void create(NvmePort& port, std::span<std::byte> memory, std::span<const NvmeQueueMemory> queues,
               const NvmeOptions& options, NvmeCounters& counters, uint64_t now_ns);
 
   // Makes the next step. Returns the latest time of the next call.

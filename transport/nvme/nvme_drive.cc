@@ -31,7 +31,7 @@ Result<void> wait_until_ready(NvmeController& controller, const std::string& add
 }
 
 Result<void> NvmeDrive::create(Fd device, const std::string& address, std::span<std::byte> memory,
-                               std::span<const NvmeQueuePlace> queues, const NvmeOptions& options,
+                               std::span<const NvmeQueueMemory> queues, const NvmeOptions& options,
                                NvmeCounters& counters) {
   BP_TRY(device_.open(std::move(device), address, static_cast<uint32_t>(queues.size())));
   controller_.create(device_, memory, queues, options, counters, monotonic_ns());

@@ -43,7 +43,7 @@ class NvmeDrive {
   // `queues` as for NvmeController::create. The counters outlive this. Before the seal. Errors:
   // NvmeDevice::open's; the problem of the drive.
   Result<void> create(Fd device, const std::string& address, std::span<std::byte> memory,
-                      std::span<const NvmeQueuePlace> queues, const NvmeOptions& options,
+                      std::span<const NvmeQueueMemory> queues, const NvmeOptions& options,
                       NvmeCounters& counters);
   // The number of queues: the drive may grant fewer than planned.
   uint32_t queue_count() const noexcept { return controller_.queue_count(); }

@@ -26,14 +26,14 @@ void NvmeQueue::create(uint16_t id, uint32_t entry_count, bool has_lists,
   BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kNvmePageBytes == 0);
   id_ = id;
   entry_count_ = entry_count;
-  std::byte* place = memory.data();
-  commands_ = reinterpret_cast<nvme::Command*>(place);
-  place += align_up(entry_count * sizeof(nvme::Command), kNvmePageBytes);
-  completions_ = reinterpret_cast<nvme::Completion*>(place);
-  place += align_up(entry_count * sizeof(nvme::Completion), kNvmePageBytes);
-  lists_ = has_lists ? place : nullptr;
-  if (has_lists) place += uint64_t{entry_count} * kNvmePageBytes;
-  slots_ = reinterpret_cast<Slot*>(place);
+  std::byte* next = memory.data();
+  commands_ = reinterpret_cast<nvme::Command*>(next);
+  next += align_up(entry_count * sizeof(nvme::Command), kNvmePageBytes);
+  completions_ = reinterpret_cast<nvme::Completion*>(next);
+  next += align_up(entry_count * sizeof(nvme::Completion), kNvmePageBytes);
+  lists_ = has_lists ? next : nullptr;
+  if (has_lists) next += uint64_t{entry_count} * kNvmePageBytes;
+  slots_ = reinterpret_cast<Slot*>(next);
   for (uint32_t i = 0; i < slot_count(); ++i) new (&slots_[i]) Slot;
   const auto doorbell = [&](uint32_t number) {
     return reinterpret_cast<volatile uint32_t*>(registers + nvme::kDoorbells +

@@ -4,13 +4,13 @@
 
 namespace bedplate {
 
-void NvmeQueuePairs::create(std::span<const NvmeQueuePlace> places, NvmeQueuePair::Options options,
+void NvmeQueuePairs::create(std::span<const NvmeQueueMemory> memories, NvmeQueuePair::Options options,
                             volatile std::byte* registers) {
-  count_ = static_cast<uint32_t>(places.size());
+  count_ = static_cast<uint32_t>(memories.size());
   pairs_ = std::make_unique<NvmeQueuePair[]>(count_);
   for (uint32_t i = 0; i < count_; ++i) {
     options.id = static_cast<uint16_t>(i + 1);
-    pairs_[i].create(options, places[i].memory, registers, *places[i].counters);
+    pairs_[i].create(options, memories[i].memory, registers, *memories[i].counters);
   }
 }
 

@@ -14,7 +14,7 @@ namespace bedplate {
 
 // The memory and the counters of a queue pair. The memory is zeroed and page aligned, and has
 // NvmeQueuePair::bytes_for(NvmeOptions::queue_entries) bytes.
-struct NvmeQueuePlace {
+struct NvmeQueueMemory {
   std::span<std::byte> memory;
   NvmeQueueCounters* counters = nullptr;
 };
@@ -24,9 +24,9 @@ class NvmeQueuePairs {
  public:
   using Phase = NvmeQueuePair::Phase;
 
-  // Makes a pair for each of `places`, with the ids 1, 2 and so on; all have the same `options`.
+  // Makes a pair for each of `memories`, with the ids 1, 2 and so on; all have the same `options`.
   // Before the seal: it allocates.
-  void create(std::span<const NvmeQueuePlace> places, NvmeQueuePair::Options options,
+  void create(std::span<const NvmeQueueMemory> memories, NvmeQueuePair::Options options,
               volatile std::byte* registers);
   // Drops all but the first `count` pairs. Requires: the last wish was kEnded.
   void keep_first(uint32_t count) noexcept;

@@ -257,7 +257,7 @@ Result<void> NvmeDrives::create(Drive& drive, ServiceContext& context) {
   const std::string& address = drive.settings.address;
   BP_TRY_ASSIGN(const auto memory, context.carve(owner_of(address)));
   BP_TRY_ASSIGN(drive.counters, context.counters<NvmeCounters>(kCounters, address));
-  std::vector<NvmeQueuePlace> queues;
+  std::vector<NvmeQueueMemory> queues;
   for (size_t i = 0; i < drive.shards.size(); ++i) {
     BP_TRY_ASSIGN(const auto queue_memory, context.carve(owner_of_queue(address, i)));
     BP_TRY_ASSIGN(const auto queue_counters,
@@ -298,7 +298,7 @@ Result<void> NvmeDrives::add_sources(ServiceContext& context) {
   return {};
 }
 
-NvmeDrives::Place NvmeDrives::find(const std::string& name) {
+NvmeDrives::FoundSpace NvmeDrives::find(const std::string& name) {
   for (Drive& each : drives_) {
     for (size_t i = 0; i < each.spaces.size(); ++i) {
       if (each.spaces[i].name == name) return {&each, i};

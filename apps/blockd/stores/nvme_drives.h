@@ -84,11 +84,11 @@ class NvmeDrives {
     NvmeOptions options() const;
     size_t queue_of(const Space& space) const noexcept { return space.queue % drive.queue_count(); }
   };
-  struct Place {
+  struct FoundSpace {
     Drive* drive = nullptr;
     size_t space = 0;
   };
-  Place find(const std::string& name);
+  FoundSpace find(const std::string& name);
   static Result<void> create(Drive& drive, ServiceContext& context);
   static void tell_grant(const Drive& drive, const ServiceContext& context);
   static Result<void> probe(const Drive& drive);

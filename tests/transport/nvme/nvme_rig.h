@@ -52,7 +52,7 @@ struct NvmeRig {
 
   void create() {
     const std::span<std::byte> memory = take(NvmeController::bytes_for());
-    std::vector<NvmeQueuePlace> queues;
+    std::vector<NvmeQueueMemory> queues;
     for (uint32_t i = 0; i < queue_count; ++i) {
       queues.push_back({take(NvmeQueuePair::bytes_for(options.queue_entries)), &queue_counters[i]});
     }
