@@ -141,46 +141,46 @@ StatsJson::StatsJson(CountersView counters, const AuditReport& audit, const Opti
 size_t StatsJson::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
   json_.go_on(to);
-  while (place_.stage != Stage::kEnd) {
-    Place after = place_;
+  while (cursor_.stage != Stage::kEnd) {
+    Cursor after = cursor_;
     JsonText json = json_;
     step(&after, &json);
     if (json.is_full()) {
       BP_ASSERT(json_.bytes() > 0);  // an indivisible part fits
       break;
     }
-    place_ = after;
+    cursor_ = after;
     json_ = json;
   }
   return json_.bytes();
 }
 
-void StatsJson::step(Place* place, JsonText* json) const noexcept {
-  switch (place->stage) {
+void StatsJson::step(Cursor* cursor, JsonText* json) const noexcept {
+  switch (cursor->stage) {
     case Stage::kHead:
       write_head(json);
-      place->stage = Stage::kAlerts;
+      cursor->stage = Stage::kAlerts;
       return;
     case Stage::kAlerts:
-      if (place->index < counters_.alert_count()) return write_alert(place->index++, json);
+      if (cursor->index < counters_.alert_count()) return write_alert(cursor->index++, json);
       json->end_array();
-      place->stage = Stage::kOrder;
+      cursor->stage = Stage::kOrder;
       return;
-    case Stage::kOrder: return find_order(place);
-    case Stage::kNextSet: return next_set(place, json);
+    case Stage::kOrder: return find_order(cursor);
+    case Stage::kNextSet: return next_set(cursor, json);
     case Stage::kLabels: {
-      const CounterSetRecord& set = counters_.set(place->set);
-      if (place->index < set.label_count) {
-        const CounterLabelRecord& label = counters_.label(set, place->index++);
+      const CounterSetRecord& set = counters_.set(cursor->set);
+      if (cursor->index < set.label_count) {
+        const CounterLabelRecord& label = counters_.label(set, cursor->index++);
         json->key(CountersView::text(label.name)).text(CountersView::text(label.value));
         return;
       }
-      place->index = 0;
-      place->stage = Stage::kCounters;
+      cursor->index = 0;
+      cursor->stage = Stage::kCounters;
       return;
     }
-    case Stage::kCounters: return write_counter(place, json);
-    case Stage::kValues: return write_values(place, json);
+    case Stage::kCounters: return write_counter(cursor, json);
+    case Stage::kValues: return write_values(cursor, json);
     case Stage::kEnd: break;
   }
 }
@@ -208,7 +208,7 @@ void StatsJson::write_alert(uint32_t index, JsonText* json) const noexcept {
 
 // Finds the sets that come next, as many as `order_` has space for. It writes no text, so a part
 // that did not fit does not repeat it.
-void StatsJson::find_order(Place* place) const noexcept {
+void StatsJson::find_order(Cursor* cursor) const noexcept {
   const auto is_before = [this](uint32_t a, uint32_t b) {
     const auto order = path_of(counters_, a) <=> path_of(counters_, b);
     return order < 0 || (order == 0 && a < b);
@@ -216,7 +216,7 @@ void StatsJson::find_order(Place* place) const noexcept {
   uint32_t count = 0;
   for (uint32_t i = 0; i < counters_.set_count(); ++i) {
     if (!counters_.is_there(i)) continue;
-    if (place->is_in_set && !is_before(place->set, i)) continue;
+    if (cursor->is_in_set && !is_before(cursor->set, i)) continue;
     if (count < order_.size()) {
       order_[count++] = i;
       if (count == order_.size()) std::make_heap(order_.begin(), order_.end(), is_before);
@@ -227,66 +227,66 @@ void StatsJson::find_order(Place* place) const noexcept {
     }
   }
   std::sort(order_.begin(), order_.begin() + count, is_before);
-  place->look_count += counters_.set_count();
-  place->order_count = count;
-  place->order_at = 0;
-  place->stage = Stage::kNextSet;
+  cursor->look_count += counters_.set_count();
+  cursor->order_count = count;
+  cursor->order_at = 0;
+  cursor->stage = Stage::kNextSet;
 }
 
 // Goes to the set with the next path, and closes and opens the objects in between: sets of one
 // object are adjacent.
-void StatsJson::next_set(Place* place, JsonText* json) const noexcept {
-  const bool has_next = place->order_at < place->order_count;
-  if (!has_next && place->order_count == order_.size()) {
-    place->stage = Stage::kOrder;
+void StatsJson::next_set(Cursor* cursor, JsonText* json) const noexcept {
+  const bool has_next = cursor->order_at < cursor->order_count;
+  if (!has_next && cursor->order_count == order_.size()) {
+    cursor->stage = Stage::kOrder;
     return;
   }
-  const Path from = place->is_in_set ? path_of(counters_, place->set) : Path();
-  const uint32_t next = has_next ? order_[place->order_at++] : 0;
+  const Path from = cursor->is_in_set ? path_of(counters_, cursor->set) : Path();
+  const uint32_t next = has_next ? order_[cursor->order_at++] : 0;
   const Path to = has_next ? path_of(counters_, next) : Path();
   uint32_t common = 0;
   while (common < std::min(from.count, to.count) && from.keys[common] == to.keys[common]) ++common;
   for (uint32_t i = common; i < from.count; ++i) json->end_object();
   for (uint32_t i = common; i < to.count; ++i) json->key(to.keys[i]).begin_object();
   if (!has_next) json->end_object().more("\n");
-  place->stage = has_next ? Stage::kLabels : Stage::kEnd;
-  place->set = next;
-  place->index = place->value = 0;
-  place->is_in_set = has_next;
+  cursor->stage = has_next ? Stage::kLabels : Stage::kEnd;
+  cursor->set = next;
+  cursor->index = cursor->value = 0;
+  cursor->is_in_set = has_next;
 }
 
-void StatsJson::write_counter(Place* place, JsonText* json) const noexcept {
-  const CounterSetRecord& set = counters_.set(place->set);
-  if (place->index == set.count) {
-    place->stage = Stage::kNextSet;
+void StatsJson::write_counter(Cursor* cursor, JsonText* json) const noexcept {
+  const CounterSetRecord& set = counters_.set(cursor->set);
+  if (cursor->index == set.count) {
+    cursor->stage = Stage::kNextSet;
     return;
   }
-  const SeenCounter counter = SeenCounter::of(counters_, set, place->index);
+  const SeenCounter counter = SeenCounter::of(counters_, set, cursor->index);
   json->key(counter.name);
   if (options_.is_described) json->begin_object().key("value");
-  if (write_known_value(counter, json)) return end_counter(counter, place, json);
+  if (write_known_value(counter, json)) return end_counter(counter, cursor, json);
   json->begin_object().key("kind").text(counter.kind).key("unit").text(counter.unit);
   json->key("values").begin_array();
-  place->value = 0;
-  place->stage = Stage::kValues;
+  cursor->value = 0;
+  cursor->stage = Stage::kValues;
 }
 
 // Writes some of the values: a file of another build may have any number.
-void StatsJson::write_values(Place* place, JsonText* json) const noexcept {
+void StatsJson::write_values(Cursor* cursor, JsonText* json) const noexcept {
   constexpr size_t kAtOnce = 64;
-  const CounterSetRecord& set = counters_.set(place->set);
-  const SeenCounter counter = SeenCounter::of(counters_, set, place->index);
-  const size_t end = std::min(counter.values.size(), place->value + kAtOnce);
-  for (; place->value < end; ++place->value) json->number(counter.values[place->value].read());
+  const CounterSetRecord& set = counters_.set(cursor->set);
+  const SeenCounter counter = SeenCounter::of(counters_, set, cursor->index);
+  const size_t end = std::min(counter.values.size(), cursor->value + kAtOnce);
+  for (; cursor->value < end; ++cursor->value) json->number(counter.values[cursor->value].read());
   if (end < counter.values.size()) return;
   json->end_array().end_object();
-  place->stage = Stage::kCounters;
-  end_counter(counter, place, json);
+  cursor->stage = Stage::kCounters;
+  end_counter(counter, cursor, json);
 }
 
-void StatsJson::end_counter(const SeenCounter& counter, Place* place,
+void StatsJson::end_counter(const SeenCounter& counter, Cursor* cursor,
                             JsonText* json) const noexcept {
-  ++place->index;
+  ++cursor->index;
   if (!options_.is_described) return;
   json->key("kind").text(counter.kind).key("unit").text(counter.unit);
   json->key("help").text(counter.help);

@@ -54,7 +54,7 @@ class StatsJson {
   size_t write(std::span<char> to) noexcept;
 
   // How many sets have been looked at so far to find their order.
-  uint64_t look_count() const noexcept { return place_.look_count; }
+  uint64_t look_count() const noexcept { return cursor_.look_count; }
 
  private:
   enum class Stage : uint8_t {
@@ -67,7 +67,7 @@ class StatsJson {
     kValues,
     kEnd
   };
-  struct Place {
+  struct Cursor {
     Stage stage = Stage::kHead;
     uint32_t order_count = 0;  // entries of order_ in use
     uint32_t order_at = 0;     // entries of order_ already written
@@ -78,20 +78,20 @@ class StatsJson {
     bool is_in_set = false;
   };
 
-  void step(Place* place, JsonText* json) const noexcept;
+  void step(Cursor* cursor, JsonText* json) const noexcept;
   void write_head(JsonText* json) const noexcept;
   void write_alert(uint32_t index, JsonText* json) const noexcept;
-  void find_order(Place* place) const noexcept;
-  void next_set(Place* place, JsonText* json) const noexcept;
-  void write_counter(Place* place, JsonText* json) const noexcept;
-  void write_values(Place* place, JsonText* json) const noexcept;
-  void end_counter(const SeenCounter& counter, Place* place, JsonText* json) const noexcept;
+  void find_order(Cursor* cursor) const noexcept;
+  void next_set(Cursor* cursor, JsonText* json) const noexcept;
+  void write_counter(Cursor* cursor, JsonText* json) const noexcept;
+  void write_values(Cursor* cursor, JsonText* json) const noexcept;
+  void end_counter(const SeenCounter& counter, Cursor* cursor, JsonText* json) const noexcept;
 
   CountersView counters_;
   AuditReport audit_;
   Options options_;
   std::span<uint32_t> order_;
-  Place place_;
+  Cursor cursor_;
   JsonText json_;
 };
 

@@ -57,26 +57,26 @@ bool MetricsText::is_first_of_group(uint32_t set) const noexcept {
   return true;
 }
 
-bool MetricsText::next_set(Place* place) const noexcept {
-  while (!place->is_found && place->set < counters_.set_count()) {
-    place->is_found = counters_.is_there(place->set) && is_first_of_group(place->set);
-    if (!place->is_found) ++place->set;
+bool MetricsText::next_set(Cursor* cursor) const noexcept {
+  while (!cursor->is_found && cursor->set < counters_.set_count()) {
+    cursor->is_found = counters_.is_there(cursor->set) && is_first_of_group(cursor->set);
+    if (!cursor->is_found) ++cursor->set;
   }
-  place->member = std::max(place->member, place->set);
-  return place->is_found;
+  cursor->member = std::max(cursor->member, cursor->set);
+  return cursor->is_found;
 }
 
 size_t MetricsText::write(std::span<char> to) noexcept {
   BP_ASSERT(to.size() >= kPieceBytesMin);
   size_t written = 0;
-  while (!place_.is_ended) {
+  while (!cursor_.is_ended) {
     TextWriter writer(to.subspan(written));
-    Place after = place_;
+    Cursor after = cursor_;
     const bool is_more = write_line(&after, &writer);
     BP_DCHECK(written > 0 || !writer.is_full());  // otherwise it would look like the end
     if (writer.is_full()) break;
     if (!is_more) after.is_ended = true;
-    place_ = after;
+    cursor_ = after;
     written += writer.bytes();
   }
   return written;
@@ -94,33 +94,33 @@ void MetricsText::write_appliance(TextWriter* writer) const noexcept {
 }
 
 // Writes the next line, with its metric's head if it is the first. Returns false at the end.
-bool MetricsText::write_line(Place* place, TextWriter* writer) const noexcept {
-  if (!place->has_name) {
-    place->has_name = true;
+bool MetricsText::write_line(Cursor* cursor, TextWriter* writer) const noexcept {
+  if (!cursor->has_name) {
+    cursor->has_name = true;
     write_appliance(writer);
     return true;
   }
-  while (next_set(place)) {
-    const CounterSetRecord& first = counters_.set(place->set);
-    for (; place->counter <= first.count; ++place->counter, place->has_head = false) {
-      for (; place->member < counters_.set_count(); ++place->member, place->line = 0) {
-        if (is_of_group(place->member, place->set) && write_sample(place, writer)) return true;
+  while (next_set(cursor)) {
+    const CounterSetRecord& first = counters_.set(cursor->set);
+    for (; cursor->counter <= first.count; ++cursor->counter, cursor->has_head = false) {
+      for (; cursor->member < counters_.set_count(); ++cursor->member, cursor->line = 0) {
+        if (is_of_group(cursor->member, cursor->set) && write_sample(cursor, writer)) return true;
       }
-      place->member = place->set;
+      cursor->member = cursor->set;
     }
-    place->counter = 0;
-    ++place->set;
-    place->is_found = false;
+    cursor->counter = 0;
+    ++cursor->set;
+    cursor->is_found = false;
   }
-  if (write_alert(place, writer)) return true;
+  if (write_alert(cursor, writer)) return true;
   if (format_ == MetricsFormat::kOpenMetrics) writer->text("# EOF\n");
   return false;
 }
 
 // Writes the next alert, even if it is not raised: a series that never existed cannot raise an
 // alert.
-bool MetricsText::write_alert(Place* place, TextWriter* writer) const noexcept {
-  const uint32_t index = place->alert++;
+bool MetricsText::write_alert(Cursor* cursor, TextWriter* writer) const noexcept {
+  const uint32_t index = cursor->alert++;
   if (index >= counters_.alert_count()) return false;
   if (index == 0) {
     writer->text("# HELP bedplate_alert Whether this needs a look: / and bedplate top say why.\n"
@@ -139,8 +139,8 @@ bool MetricsText::write_alert(Place* place, TextWriter* writer) const noexcept {
   return true;
 }
 
-void MetricsText::write_name(const Place& place, TextWriter* writer) const noexcept {
-  const CounterSetRecord& set = counters_.set(place.set);
+void MetricsText::write_name(const Cursor& cursor, TextWriter* writer) const noexcept {
+  const CounterSetRecord& set = counters_.set(cursor.set);
   writer->text("bedplate_");
   const std::string_view owner = CountersView::text(set.owner.text);
   const bool has_instance = !CountersView::text(set.instance.text).empty();
@@ -150,11 +150,11 @@ void MetricsText::write_name(const Place& place, TextWriter* writer) const noexc
     write_word(CountersView::text(set.name.text), writer);
   }
   writer->text("_");
-  if (place.counter == set.count) {
+  if (cursor.counter == set.count) {
     writer->text("info");
     return;
   }
-  const CounterRecord& counter = counters_.counter(set, place.counter);
+  const CounterRecord& counter = counters_.counter(set, cursor.counter);
   std::string_view name = CountersView::text(counter.name);
   if (is_kind(counter, CounterKind::kCounter)) name = without(name, "_total");
   if (!is_seconds(counter)) {
@@ -165,10 +165,10 @@ void MetricsText::write_name(const Place& place, TextWriter* writer) const noexc
   writer->text("_seconds");
 }
 
-void MetricsText::write_head(const Place& place, TextWriter* writer) const noexcept {
-  const CounterSetRecord& set = counters_.set(place.set);
-  const bool is_info = place.counter == set.count;
-  const CounterRecord* counter = is_info ? nullptr : &counters_.counter(set, place.counter);
+void MetricsText::write_head(const Cursor& cursor, TextWriter* writer) const noexcept {
+  const CounterSetRecord& set = counters_.set(cursor.set);
+  const bool is_info = cursor.counter == set.count;
+  const CounterRecord* counter = is_info ? nullptr : &counters_.counter(set, cursor.counter);
   const bool is_counter = counter != nullptr && is_kind(*counter, CounterKind::kCounter);
   const bool is_open = format_ == MetricsFormat::kOpenMetrics;
   // In OpenMetrics only the samples have the ending.
@@ -176,28 +176,28 @@ void MetricsText::write_head(const Place& place, TextWriter* writer) const noexc
   const std::string_view help =
       is_info ? "Values that are not numbers, as labels." : CountersView::text(counter->help);
   writer->text("# HELP ");
-  write_name(place, writer);
+  write_name(cursor, writer);
   writer->text(end).escaped(help, is_open ? "\\\"" : "\\").text("\n# TYPE ");
-  write_name(place, writer);
+  write_name(cursor, writer);
   const bool is_histogram = counter != nullptr && is_kind(*counter, CounterKind::kHistogram);
   writer->text(end).text(is_counter ? "counter\n" : is_histogram ? "histogram\n" : "gauge\n");
   if (is_open && counter != nullptr && is_seconds(*counter)) {
     writer->text("# UNIT ");
-    write_name(place, writer);
+    write_name(cursor, writer);
     writer->text(" seconds\n");
   }
-  if (counter != nullptr) write_column(place, writer);
+  if (counter != nullptr) write_column(cursor, writer);
 }
 
 // Writes the owner, set and column under which the status page shows the counter at a glance.
-// Requires: `place` is at a counter.
-void MetricsText::write_column(const Place& place, TextWriter* writer) const noexcept {
-  const CounterSetRecord& set = counters_.set(place.set);
-  const CounterRecord& counter = counters_.counter(set, place.counter);
+// Requires: `cursor` is at a counter.
+void MetricsText::write_column(const Cursor& cursor, TextWriter* writer) const noexcept {
+  const CounterSetRecord& set = counters_.set(cursor.set);
+  const CounterRecord& counter = counters_.counter(set, cursor.counter);
   const std::string_view column = counters_.column(counter);
   if (column.empty() || format_ == MetricsFormat::kOpenMetrics) return;
   writer->text("# GLANCE ");
-  write_name(place, writer);
+  write_name(cursor, writer);
   writer->text(is_kind(counter, CounterKind::kCounter) ? "_total" : "");
   writer->text("{owner=\"").escaped(CountersView::text(set.owner.text), "\\\"");
   writer->text("\",set=\"");
@@ -210,13 +210,13 @@ void MetricsText::write_column(const Place& place, TextWriter* writer) const noe
 
 // Writes the head if it is missing, then the name and the first label, and leaves the brace open.
 // Returns true if there is such a label.
-bool MetricsText::begin_sample(Place* place, const char* suffix,
+bool MetricsText::begin_sample(Cursor* cursor, const char* suffix,
                                TextWriter* writer) const noexcept {
-  if (!place->has_head) write_head(*place, writer);
-  place->has_head = true;
-  write_name(*place, writer);
+  if (!cursor->has_head) write_head(*cursor, writer);
+  cursor->has_head = true;
+  write_name(*cursor, writer);
   writer->text(suffix).text("{");
-  const CounterSetRecord& set = counters_.set(place->member);
+  const CounterSetRecord& set = counters_.set(cursor->member);
   const std::string_view instance = CountersView::text(set.instance.text);
   if (instance.empty()) return false;
   write_word(CountersView::text(set.name.text), writer);
@@ -225,33 +225,33 @@ bool MetricsText::begin_sample(Place* place, const char* suffix,
 }
 
 // Returns true if it has written a line of this member.
-bool MetricsText::write_sample(Place* place, TextWriter* writer) const noexcept {
-  const CounterSetRecord& set = counters_.set(place->member);
-  BP_DCHECK(place->member >= place->set && set.count == counters_.set(place->set).count);
-  BP_DCHECK(place->counter <= set.count);
-  if (place->counter == set.count) return write_labels(place, writer);
-  const CounterRecord& counter = counters_.counter(set, place->counter);
-  if (is_kind(counter, CounterKind::kHistogram)) return write_histogram(place, writer);
+bool MetricsText::write_sample(Cursor* cursor, TextWriter* writer) const noexcept {
+  const CounterSetRecord& set = counters_.set(cursor->member);
+  BP_DCHECK(cursor->member >= cursor->set && set.count == counters_.set(cursor->set).count);
+  BP_DCHECK(cursor->counter <= set.count);
+  if (cursor->counter == set.count) return write_labels(cursor, writer);
+  const CounterRecord& counter = counters_.counter(set, cursor->counter);
+  if (is_kind(counter, CounterKind::kHistogram)) return write_histogram(cursor, writer);
   if (is_kind(counter, CounterKind::kState) || is_kind(counter, CounterKind::kFlags)) {
-    return write_words(place, writer);
+    return write_words(cursor, writer);
   }
   // Each text value would become a series of its own.
   if (is_kind(counter, CounterKind::kText)) return false;
   const uint64_t value = counters_.values(set, counter)[0].read();
   const bool is_counter = is_kind(counter, CounterKind::kCounter);
-  if (place->line > 0 || (!is_counter && value == kNoValue)) return false;
-  begin_sample(place, is_counter ? "_total" : "", writer);
+  if (cursor->line > 0 || (!is_counter && value == kNoValue)) return false;
+  begin_sample(cursor, is_counter ? "_total" : "", writer);
   writer->text("} ");
   write_value(counter, value, writer);
   writer->text("\n");
-  ++place->line;
+  ++cursor->line;
   return true;
 }
 
-bool MetricsText::write_labels(Place* place, TextWriter* writer) const noexcept {
-  const CounterSetRecord& set = counters_.set(place->member);
-  if (place->line > 0 || set.label_count == 0) return false;
-  bool has_label = begin_sample(place, "", writer);
+bool MetricsText::write_labels(Cursor* cursor, TextWriter* writer) const noexcept {
+  const CounterSetRecord& set = counters_.set(cursor->member);
+  if (cursor->line > 0 || set.label_count == 0) return false;
+  bool has_label = begin_sample(cursor, "", writer);
   for (uint32_t i = 0; i < set.label_count; ++i) {
     const CounterLabelRecord& label = counters_.label(set, i);
     if (has_label) writer->text(",");
@@ -260,35 +260,35 @@ bool MetricsText::write_labels(Place* place, TextWriter* writer) const noexcept 
     writer->text("=\"").escaped(CountersView::text(label.value), "\\\"").text("\"");
   }
   writer->text("} 1\n");
-  ++place->line;
+  ++cursor->line;
   return true;
 }
 
-bool MetricsText::write_words(Place* place, TextWriter* writer) const noexcept {
-  const CounterSetRecord& set = counters_.set(place->member);
-  const CounterRecord& counter = counters_.counter(set, place->counter);
-  const auto word = CountersView::word_at(CountersView::text(counter.words), place->line);
+bool MetricsText::write_words(Cursor* cursor, TextWriter* writer) const noexcept {
+  const CounterSetRecord& set = counters_.set(cursor->member);
+  const CounterRecord& counter = counters_.counter(set, cursor->counter);
+  const auto word = CountersView::word_at(CountersView::text(counter.words), cursor->line);
   if (!word) return false;
   const uint64_t value = counters_.values(set, counter)[0].read();
   const bool is_state = is_kind(counter, CounterKind::kState);
-  const bool holds = is_state ? value == place->line : (value >> (place->line % 64) & 1) != 0;
-  if (begin_sample(place, "", writer)) writer->text(",");
+  const bool holds = is_state ? value == cursor->line : (value >> (cursor->line % 64) & 1) != 0;
+  if (begin_sample(cursor, "", writer)) writer->text(",");
   writer->text("is=\"").escaped(*word, "\\\"").text(holds ? "\"} 1\n" : "\"} 0\n");
-  ++place->line;
+  ++cursor->line;
   return true;
 }
 
 // Writes the whole histogram at once, from values read once, since they keep growing.
-bool MetricsText::write_histogram(Place* place, TextWriter* writer) const noexcept {
-  const CounterSetRecord& set = counters_.set(place->member);
-  const CounterRecord& counter = counters_.counter(set, place->counter);
-  if (place->line > 0) return false;
-  ++place->line;
+bool MetricsText::write_histogram(Cursor* cursor, TextWriter* writer) const noexcept {
+  const CounterSetRecord& set = counters_.set(cursor->member);
+  const CounterRecord& counter = counters_.counter(set, cursor->counter);
+  if (cursor->line > 0) return false;
+  ++cursor->line;
   const std::span<const Counter> buckets = counters_.values(set, counter);
   uint64_t count = 0, sum = 0;
   size_t next = 0;
   const auto begin_bucket = [&] {
-    const bool has_label = begin_sample(place, "_bucket", writer);
+    const bool has_label = begin_sample(cursor, "_bucket", writer);
     writer->text(has_label ? ",le=\"" : "le=\"");
   };
   for (uint32_t power = 0; power < kPowers; ++power) {
@@ -305,11 +305,11 @@ bool MetricsText::write_histogram(Place* place, TextWriter* writer) const noexce
   }
   begin_bucket();
   writer->text("+Inf\"} ").number(count).text("\n");
-  begin_sample(place, "_sum", writer);
+  begin_sample(cursor, "_sum", writer);
   writer->text("} ");
   write_value(counter, sum, writer);
   writer->text("\n");
-  begin_sample(place, "_count", writer);
+  begin_sample(cursor, "_count", writer);
   writer->text("} ").number(count).text("\n");
   return true;
 }

@@ -48,7 +48,7 @@ class MetricsText {
 
  private:
   // The position, as nested loops: over metrics, in a metric over sets, in a set over lines.
-  struct Place {
+  struct Cursor {
     uint32_t set = 0;      // first set of its group, once that is found
     uint32_t counter = 0;  // in the set; the index after the last: its labels
     uint32_t member = 0;   // set of the group that is being written
@@ -62,22 +62,22 @@ class MetricsText {
 
   bool is_first_of_group(uint32_t set) const noexcept;
   bool is_of_group(uint32_t set, uint32_t first) const noexcept;
-  bool next_set(Place* place) const noexcept;
-  bool write_line(Place* place, TextWriter* writer) const noexcept;
+  bool next_set(Cursor* cursor) const noexcept;
+  bool write_line(Cursor* cursor, TextWriter* writer) const noexcept;
   void write_appliance(TextWriter* writer) const noexcept;
-  void write_head(const Place& place, TextWriter* writer) const noexcept;
-  void write_column(const Place& place, TextWriter* writer) const noexcept;
-  bool write_sample(Place* place, TextWriter* writer) const noexcept;
-  bool write_labels(Place* place, TextWriter* writer) const noexcept;
-  bool write_histogram(Place* place, TextWriter* writer) const noexcept;
-  bool write_words(Place* place, TextWriter* writer) const noexcept;
-  bool write_alert(Place* place, TextWriter* writer) const noexcept;
-  void write_name(const Place& place, TextWriter* writer) const noexcept;
-  bool begin_sample(Place* place, const char* suffix, TextWriter* writer) const noexcept;
+  void write_head(const Cursor& cursor, TextWriter* writer) const noexcept;
+  void write_column(const Cursor& cursor, TextWriter* writer) const noexcept;
+  bool write_sample(Cursor* cursor, TextWriter* writer) const noexcept;
+  bool write_labels(Cursor* cursor, TextWriter* writer) const noexcept;
+  bool write_histogram(Cursor* cursor, TextWriter* writer) const noexcept;
+  bool write_words(Cursor* cursor, TextWriter* writer) const noexcept;
+  bool write_alert(Cursor* cursor, TextWriter* writer) const noexcept;
+  void write_name(const Cursor& cursor, TextWriter* writer) const noexcept;
+  bool begin_sample(Cursor* cursor, const char* suffix, TextWriter* writer) const noexcept;
 
   CountersView counters_;
   MetricsFormat format_ = MetricsFormat::kPrometheus;
-  Place place_;
+  Cursor cursor_;
 };
 
 }  // namespace bedplate

@@ -4,8 +4,8 @@
 
 namespace bedplate {
 
-void NvmeQueuePairs::create(std::span<const NvmeQueueMemory> memories, NvmeQueuePair::Options options,
-                            volatile std::byte* registers) {
+void NvmeQueuePairs::create(std::span<const NvmeQueueMemory> memories,
+                            NvmeQueuePair::Options options, volatile std::byte* registers) {
   count_ = static_cast<uint32_t>(memories.size());
   pairs_ = std::make_unique<NvmeQueuePair[]>(count_);
   for (uint32_t i = 0; i < count_; ++i) {
