@@ -68,7 +68,7 @@ uint32_t OutputGroup::fill(Cursor* cursor) noexcept {
     const Packet& packet = ring_->at(cursor->number);
     if (wants(output, packet, cursor->number)) {
       write(output, packet, &datagrams_[count]);
-      places_[count++] = *cursor;
+      cursors_[count++] = *cursor;
     }
     if (++cursor->number == block_end_) *cursor = {cursor->member + 1, next_};
   }
@@ -100,7 +100,7 @@ bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
   BP_DCHECK(result.sent_count <= count);
   BP_DCHECK((result.sent_count == count) == (result.status == DatagramStatus::kDone));
   for (uint32_t i = 0; i < result.sent_count; ++i) {
-    OutputCounters& counters = *members_[places_[i].member]->counters;
+    OutputCounters& counters = *members_[cursors_[i].member]->counters;
     counters.packets.add(1);
     counters.bytes.add(datagrams_[i].byte_count);
   }
@@ -108,7 +108,7 @@ bool OutputGroup::send(uint32_t count, Cursor end) noexcept {
     go_to(end);
     return true;
   }
-  Cursor at = places_[result.sent_count];
+  Cursor at = cursors_[result.sent_count];
   if (result.status == DatagramStatus::kRefused) {
     members_[at.member]->counters->refused.add(1);
     ++at.number;

@@ -102,7 +102,7 @@ class OutputGroup final : public RingTap {
   bool is_blocked_ = false;
   uint64_t look_ns_ = 0;
   OutgoingDatagram datagrams_[kBatchMax];
-  Cursor places_[kBatchMax];
+  Cursor cursors_[kBatchMax];
 };
 
 }  // namespace bedplate::relay

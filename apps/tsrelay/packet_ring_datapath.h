@@ -52,12 +52,12 @@ struct PacketTrace {
 
 class PacketRing {
  public:
-  // Before the seal: it allocates. Requires: `places` is a power of two, and outlives this.
-  void create(PacketTable& table, std::span<uint32_t> places, uint32_t tap_count_max,
+  // Before the seal: it allocates. Requires: `indices` is a power of two, and outlives this.
+  void create(PacketTable& table, std::span<uint32_t> indices, uint32_t tap_count_max,
               const PacketTrace& trace = {}) {
-    BP_ASSERT(table_ == nullptr && std::has_single_bit(places.size()));
+    BP_ASSERT(table_ == nullptr && std::has_single_bit(indices.size()));
     table_ = &table;
-    places_ = places;
+    indices_ = indices;
     trace_ = trace;
     taps_.reserve(tap_count_max);
   }
@@ -70,9 +70,9 @@ class PacketRing {
 
   // Takes over the caller's reference. The packet is ready at its due_ns, in the order of the ring.
   void push(uint32_t index, uint64_t now_ns) noexcept {
-    if (end_ - begin_ == places_.size()) make_room(now_ns);
-    BP_ASSERT(end_ - begin_ < places_.size());
-    places_[end_ & (places_.size() - 1)] = index;
+    if (end_ - begin_ == indices_.size()) make_room(now_ns);
+    BP_ASSERT(end_ - begin_ < indices_.size());
+    indices_[end_ & (indices_.size() - 1)] = index;
     (*table_)[index].ordered_ns = now_ns;
     ++end_;
     held_peak_ = std::max(held_peak_, end_ - begin_);
@@ -104,7 +104,7 @@ class PacketRing {
   uint64_t held_peak() const noexcept { return held_peak_; }
   uint32_t index_at(uint64_t number) const noexcept {
     BP_DCHECK(number >= begin_ && number < end_);
-    return places_[number & (places_.size() - 1)];
+    return indices_[number & (indices_.size() - 1)];
   }
   Packet& at(uint64_t number) const noexcept { return (*table_)[index_at(number)]; }
   PacketTable& table() noexcept { return *table_; }
@@ -113,7 +113,7 @@ class PacketRing {
     for (const RingTap* tap : taps_) {
       if (tap->next_ < begin_ || tap->next_ > end_) return false;
     }
-    return begin_ <= ready_end_ && ready_end_ <= end_ && end_ - begin_ <= places_.size();
+    return begin_ <= ready_end_ && ready_end_ <= end_ && end_ - begin_ <= indices_.size();
   }
 
  private:
@@ -148,7 +148,7 @@ class PacketRing {
     if (ready_end_ == begin_) {
       ++ready_end_;
       pump_taps(now_ns);
-      if (end_ - begin_ < places_.size()) return;
+      if (end_ - begin_ < indices_.size()) return;
     }
     const Packet& oldest = at(begin_);
     for (RingTap* tap : taps_) {
@@ -160,7 +160,7 @@ class PacketRing {
   }
 
   PacketTable* table_ = nullptr;
-  std::span<uint32_t> places_;
+  std::span<uint32_t> indices_;
   PacketTrace trace_;
   uint64_t begin_ = 0;
   uint64_t ready_end_ = 0;

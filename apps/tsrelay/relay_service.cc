@@ -83,7 +83,7 @@ Result<RtpAdder::Beginning> by_lot() {
 // The heap that a stream takes in create(), rounded up generously.
 uint64_t heap_bytes(const RelayStreamSettings& stream) {
   return sizeof(TsInspector) + sizeof(FecReceiver) + stream.packet_count() * (sizeof(Packet) + 16) +
-         stream.ring_places() * sizeof(uint32_t) +
+         stream.ring_slots() * sizeof(uint32_t) +
          LegMerge::slot_count(stream.window_packets) * sizeof(LegMerge::Slot) +
          stream.outputs.size() * (sizeof(Output) + 2 * sizeof(std::string)) +
          groups_of(stream).size() * (sizeof(OutputGroup) + stream.outputs.size() * 16) * 2 +
@@ -268,7 +268,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   options.adds_rtp = settings.adds_rtp();
   BP_TRY_ASSIGN(options.rtp_beginning, by_lot());
   options.packet_count = settings.packet_count();
-  options.ring_places = settings.ring_places();
+  options.ring_slots = settings.ring_slots();
   options.tap_count = static_cast<uint32_t>(2 * settings.outputs.size() +
                                             settings.recordings.size() + settings.readers);
   BP_TRY_ASSIGN(const auto trace, context.trace(settings.shard));
@@ -440,12 +440,12 @@ void RelayService::read(const Message& question) noexcept {
   const auto id = static_cast<AmId>(text[0]);
   for (const auto& instance : instances_) {
     if (instance->settings.name != text.substr(1) || !instance->loop->is_own_thread()) continue;
-    LocalReader* place = nullptr;
+    LocalReader* chosen = nullptr;
     for (const auto& reader : instance->readers) {
-      if (reader->is_of(question.from)) place = reader.get();
-      if (place == nullptr && reader->is_free()) place = reader.get();
+      if (reader->is_of(question.from)) chosen = reader.get();
+      if (chosen == nullptr && reader->is_free()) chosen = reader.get();
     }
-    if (place != nullptr) return place->begin(question.from, id);
+    if (chosen != nullptr) return chosen->begin(question.from, id);
     instance->counters->questions_dropped.add(1);
   }
   (void)question.from.am_send(id, {});

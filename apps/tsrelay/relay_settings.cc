@@ -163,11 +163,11 @@ uint64_t RelayStreamSettings::recording_file_count() const noexcept {
   return count;
 }
 
-uint32_t RelayStreamSettings::ring_places() const noexcept { return std::bit_ceil(queue_packets); }
+uint32_t RelayStreamSettings::ring_slots() const noexcept { return std::bit_ceil(queue_packets); }
 
 uint32_t RelayStreamSettings::leg_buffers() const noexcept {
   const auto recording_count = static_cast<uint32_t>(recordings.size());
-  return kArrivals + window_packets + ring_places() +
+  return kArrivals + window_packets + ring_slots() +
          (receives_fec() ? relay::FecReceiver::kMediaMax : 0) +
          recording_count * relay::Recording::kWritesMax + readers * relay::LocalReader::kLoansMax;
 }
@@ -178,7 +178,7 @@ uint32_t RelayStreamSettings::fec_buffers() const noexcept {
 
 uint32_t RelayStreamSettings::own_buffers() const noexcept {
   uint32_t count = 0;
-  if (has_fec) count += relay::FecSender::buffer_count(fec.columns) + ring_places() / 2;
+  if (has_fec) count += relay::FecSender::buffer_count(fec.columns) + ring_slots() / 2;
   if (receives_fec()) count += relay::kFecMatrixMax * relay::FecReceiver::kMatricesHeld;
   return count == 0 ? 0 : count + kOwnSpare;
 }

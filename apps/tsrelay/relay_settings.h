@@ -70,7 +70,7 @@ struct RelayStreamSettings {
   // The number of files of all its recordings.
   uint64_t recording_file_count() const noexcept;
   // The most packets that an output may lag behind.
-  uint32_t ring_places() const noexcept;
+  uint32_t ring_slots() const noexcept;
   // The buffers of each leg's socket: enough for all components that hold packets at the same time.
   uint32_t leg_buffers() const noexcept;
   // The buffers of each socket for FEC.

@@ -9,8 +9,8 @@ void RelayStream::create(const StreamOptions& options) {
   options_ = options;
   packets_ = std::make_unique<Packet[]>(options.packet_count);
   table_.create({packets_.get(), options.packet_count}, options.pool);
-  places_ = std::make_unique<uint32_t[]>(options.ring_places);
-  ring_.create(table_, {places_.get(), options.ring_places}, options.tap_count, options.trace);
+  indices_ = std::make_unique<uint32_t[]>(options.ring_slots);
+  ring_.create(table_, {indices_.get(), options.ring_slots}, options.tap_count, options.trace);
   const uint64_t slot_count = LegMerge::slot_count(options.window_packets);
   slots_ = std::make_unique<LegMerge::Slot[]>(slot_count);
   merge_.create({options.window_ns, options.window_packets, this}, {slots_.get(), slot_count});

@@ -73,7 +73,7 @@ struct StreamOptions {
   uint32_t fec_rows = 0;
   bool has_fec_rows = false;
   uint32_t packet_count = 0;  // one for each buffer, of the stream and of all its sockets
-  uint32_t ring_places = 1;   // a power of two
+  uint32_t ring_slots = 1;    // a power of two
   uint32_t tap_count = 0;
   PacketTrace trace;
   BufferPool* pool = nullptr;  // the stream's own buffers; nullptr: there is no FEC
@@ -183,7 +183,7 @@ class RelayStream final : public PollSource,
 
   StreamOptions options_;
   std::unique_ptr<Packet[]> packets_;
-  std::unique_ptr<uint32_t[]> places_;
+  std::unique_ptr<uint32_t[]> indices_;
   PacketTable table_;
   PacketRing ring_;
   LegMerge merge_;

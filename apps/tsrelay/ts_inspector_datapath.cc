@@ -84,7 +84,7 @@ TsInspector::Clock* TsInspector::clock_of(uint16_t pid, uint64_t now_ns) noexcep
     if (tables_.clock_rank(pid) == TsTables::kNoRank) return nullptr;
     uint32_t spare = 0;
     while (tables_.clock_rank(clocks_[spare].pid) != TsTables::kNoRank) ++spare;
-    BP_ASSERT(spare < clock_count_ && "there are more places than programs");
+    BP_ASSERT(spare < clock_count_ && "there are more slots than programs");
     remove_clock(spare);
   }
   pids_[pid].clock = static_cast<uint8_t>(clock_count_);

@@ -22,14 +22,14 @@ bool TsTables::is_valid() const noexcept {
     if (!programs_[i].is_used) continue;
     used |= 1U << i;
     ++used_count;
-    const uint8_t reading = places_[programs_[i].pid].program;
+    const uint8_t reading = entries_[programs_[i].pid].program;
     if (reading >= kProgramsMax || !programs_[reading].is_used) return false;
     if (programs_[reading].pid != programs_[i].pid) return false;
   }
   if (used_count != report_->programs || named_count_ > kPidsMax) return false;
   for (uint32_t i = 0; i < named_count_; ++i) {
     const Named& named = named_[i];
-    if (places_[named.pid].named != i + 1 || named.programs == 0) return false;
+    if (entries_[named.pid].named != i + 1 || named.programs == 0) return false;
     if ((named.programs & ~used) != 0 || (named.continuous & ~named.programs) != 0) return false;
   }
   return true;
@@ -40,7 +40,7 @@ void TsTables::forget() noexcept {
     program.is_used = false;
     program.reader.restart();
   }
-  std::ranges::fill(places_, Place{});
+  std::ranges::fill(entries_, PidEntry{});
   named_count_ = 0;
   report_->programs = 0;
   pat_ = {};
@@ -66,7 +66,7 @@ void TsTables::add(uint16_t pid, std::span<const std::byte> payload, bool begins
                     [&](auto section) noexcept { read_pat(section, now_ns); });
     return;
   }
-  programs_[places_[pid].program].reader.add(
+  programs_[entries_[pid].program].reader.add(
       payload, begins_unit, [&](auto section) noexcept { read_pmt(pid, section, now_ns); });
 }
 
@@ -93,8 +93,8 @@ uint32_t TsTables::add_program(uint16_t number, uint16_t pid, uint64_t now_ns) n
   program.clock_pid = kNullPid;
   program.seen_ns = now_ns;
   ++report_->programs;
-  if (places_[pid].program == kNone) {
-    places_[pid].program = static_cast<uint8_t>(index);
+  if (entries_[pid].program == kNone) {
+    entries_[pid].program = static_cast<uint8_t>(index);
     inspector_->is_another(pid);
   }
   return index;
@@ -107,15 +107,15 @@ void TsTables::remove_program(uint32_t index) noexcept {
   drop_unnamed(index);
   program.is_used = false;
   --report_->programs;
-  Place& place = places_[program.pid];
-  if (place.program != index) return;
-  place.program = kNone;
-  for (uint32_t i = 0; i < kProgramsMax && place.program == kNone; ++i) {
+  PidEntry& entry = entries_[program.pid];
+  if (entry.program != index) return;
+  entry.program = kNone;
+  for (uint32_t i = 0; i < kProgramsMax && entry.program == kNone; ++i) {
     if (!programs_[i].is_used || programs_[i].pid != program.pid) continue;
-    place.program = static_cast<uint8_t>(i);
+    entry.program = static_cast<uint8_t>(i);
     programs_[i].reader.restart();
   }
-  if (place.program == kNone) inspector_->is_another(program.pid);
+  if (entry.program == kNone) inspector_->is_another(program.pid);
 }
 
 void TsTables::read_pat(std::span<const std::byte> section, uint64_t now_ns) noexcept {
@@ -232,17 +232,17 @@ void TsTables::read_map(uint32_t index, const SectionHead& head, uint64_t now_ns
 
 void TsTables::name(uint32_t program, uint16_t pid, bool is_continuous, uint64_t now_ns) noexcept {
   if (pid == kNullPid || pid == kPatPid) return;
-  Place& place = places_[pid];
-  if (place.named == 0) {
+  PidEntry& entry = entries_[pid];
+  if (entry.named == 0) {
     if (named_count_ == kPidsMax) {
       programs_[program].is_whole = false;
       return;
     }
     named_[named_count_] = {.pid = pid};
-    place.named = static_cast<uint16_t>(++named_count_);
+    entry.named = static_cast<uint16_t>(++named_count_);
     inspector_->is_another(pid);
   }
-  Named& named = named_[place.named - 1];
+  Named& named = named_[entry.named - 1];
   named.programs |= 1U << program;
   named.stamp = stamp_;
   if (!is_continuous) return;
@@ -263,11 +263,11 @@ void TsTables::drop_unnamed(uint32_t program) noexcept {
     if (named.stamp != stamp_) named.programs &= others;
     if (named.programs != 0) continue;
     const uint16_t pid = named.pid;
-    places_[pid].named = 0;
+    entries_[pid].named = 0;
     const uint32_t last = --named_count_;
     if (i != last) {
       named = named_[last];
-      places_[named.pid].named = static_cast<uint16_t>(i + 1);
+      entries_[named.pid].named = static_cast<uint16_t>(i + 1);
     }
     inspector_->is_another(pid);
   }

@@ -56,14 +56,14 @@ class TsTables {
   }
   // A packet of this PID has come. Called for each packet except null packets and bad ones.
   void seen(uint16_t pid, uint64_t now_ns) noexcept {
-    const uint16_t named = places_[pid].named;
+    const uint16_t named = entries_[pid].named;
     if (named == 0) return;
     named_[named - 1].seen_ns = now_ns;
     named_[named - 1].is_missing = false;
   }
   // Whether a PAT or PMTs come on this PID.
   bool is_table(uint16_t pid) const noexcept {
-    return pid == kPatPid || places_[pid].program != kNone;
+    return pid == kPatPid || entries_[pid].program != kNone;
   }
   // Reads a packet's payload. Requires, as count_scrambled(): is_table(pid).
   void add(uint16_t pid, std::span<const std::byte> payload, bool begins_unit,
@@ -74,16 +74,16 @@ class TsTables {
   // A packet is missing: drops the incomplete section.
   void restart(uint16_t pid) noexcept {
     if (pid == kPatPid) pat_reader_.restart();
-    if (places_[pid].program != kNone) programs_[places_[pid].program].reader.restart();
+    if (entries_[pid].program != kNone) programs_[entries_[pid].program].reader.restart();
   }
   void look_for_missing(uint64_t now_ns) noexcept;
   void forget() noexcept;
 
   // The rank in the PAT of the first program whose clock is on this PID; kNoRank: none.
   uint32_t clock_rank(uint16_t pid) const noexcept;
-  bool is_named(uint16_t pid) const noexcept { return places_[pid].named != 0; }
+  bool is_named(uint16_t pid) const noexcept { return entries_[pid].named != 0; }
   bool must_come(uint16_t pid) const noexcept {
-    return is_named(pid) && named_[places_[pid].named - 1].continuous != 0;
+    return is_named(pid) && named_[entries_[pid].named - 1].continuous != 0;
   }
   uint32_t named_count() const noexcept { return named_count_; }
   bool is_valid() const noexcept;
@@ -97,7 +97,7 @@ class TsTables {
   static_assert(kProgramsMax <= 32, "a set of programs is a word");
 
   // One for each PID; memory of unused PIDs is never touched.
-  struct Place {
+  struct PidEntry {
     uint8_t program = kNone;  // the owner of the reader for this PID's sections, of any program
     uint16_t named = 0;       // 1 + its index in named_; 0: none
   };
@@ -160,7 +160,7 @@ class TsTables {
   SectionReader pat_reader_;
   Program programs_[kProgramsMax];
   Named named_[kPidsMax];
-  Place places_[kPidCount];
+  PidEntry entries_[kPidCount];
 };
 
 }  // namespace bedplate::relay

@@ -24,7 +24,7 @@ constexpr uint32_t kPacketCount = 128;
 
 TEST_GROUP(LocalReader) {
   std::vector<Packet> packets{kPacketCount};
-  std::vector<uint32_t> places = std::vector<uint32_t>(32);
+  std::vector<uint32_t> indices = std::vector<uint32_t>(32);
   PacketTable table;
   PacketRing ring;
   FakeSocket socket{kPacketCount};
@@ -43,7 +43,7 @@ TEST_GROUP(LocalReader) {
 
   void setup() override {
     table.create(packets, nullptr);
-    ring.create(table, places, 1);
+    ring.create(table, indices, 1);
     messenger.add_provider(provider);
     const auto keep = [](void* its, const Message& message) noexcept {
       Got& its_own = *static_cast<Got*>(its);
@@ -119,7 +119,7 @@ TEST(LocalReader, NumbersAreOfPacketsOfTheStream) {
   for (uint64_t i = 0; i < 8; ++i) LONGS_EQUAL(i, numbers[i]);
   // Packets that the reader missed leave a gap in the numbers.
   const uint32_t lent_max = LocalReader::kLoansMax;
-  for (uint32_t i = 0; i < lent_max - 8 + places.size() + 3; ++i) {
+  for (uint32_t i = 0; i < lent_max - 8 + indices.size() + 3; ++i) {
     push();
     poll();
   }
@@ -133,7 +133,7 @@ TEST(LocalReader, NumbersAreOfPacketsOfTheStream) {
 TEST(LocalReader, OneThatKeepsAllLosesTheOldest) {
   reader.begin(*self, kPacket);
   const uint32_t lent_max = LocalReader::kLoansMax;
-  for (uint32_t i = 0; i < lent_max + places.size(); ++i) {
+  for (uint32_t i = 0; i < lent_max + indices.size(); ++i) {
     push();
     poll();
   }

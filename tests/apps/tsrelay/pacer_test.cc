@@ -54,7 +54,7 @@ TEST(Pacer, TheOtherClockMayBeFasterForEver) {
   DOUBLES_EQUAL(50e6, static_cast<double>(due - came), 2e6);
 }
 
-TEST(Pacer, APcrWithinThePacketCountsFromItsPlace) {
+TEST(Pacer, APcrWithinThePacketCountsFromItsPosition) {
   pacer.due_ns(clock_at(0), kBytes, 0);
   pacer.due_ns(clock_at(7 * kMs), kBytes, 7 * kMs);  // 1 ms for each packet of 188 bytes
   const uint64_t due = pacer.due_ns(clock_at(17 * kMs, 3 * kTsPacketBytes), kBytes, 14 * kMs);

@@ -37,7 +37,7 @@ struct Tap final : RingTap {
 
 TEST_GROUP(PacketRing) {
   std::vector<Packet> packets{16};
-  std::vector<uint32_t> places = std::vector<uint32_t>(8);
+  std::vector<uint32_t> indices = std::vector<uint32_t>(8);
   PacketTable table;
   PacketRing ring;
   Tap fast;
@@ -46,7 +46,7 @@ TEST_GROUP(PacketRing) {
 
   void setup() override {
     table.create(packets, nullptr);
-    ring.create(table, places, 2);
+    ring.create(table, indices, 2);
     for (Tap* tap : {&fast, &slow}) {
       tap->ring = &ring;
       ring.add_tap(*tap);
@@ -130,7 +130,7 @@ TEST(PacketRing, ThePacketsStationsAreToldWhenItGoes) {
   TraceRing traces;
   traces.create(records);
   PacketRing traced;
-  traced.create(table, places, 1, {TraceWriter(&traces, 2), 5});
+  traced.create(table, indices, 1, {TraceWriter(&traces, 2), 5});
   Tap tap;
   tap.ring = &traced;
   traced.add_tap(tap);

@@ -39,7 +39,7 @@ struct SlowDisk final : FileBackend {
 
 TEST_GROUP(Recording) {
   std::vector<Packet> packets{16};
-  std::vector<uint32_t> places = std::vector<uint32_t>(8);
+  std::vector<uint32_t> indices = std::vector<uint32_t>(8);
   PacketTable table;
   std::unique_ptr<PacketRing> ring;
   FakeSocket socket{16};
@@ -90,7 +90,7 @@ TEST_GROUP(Recording) {
     own.preparer = &preparer;
     own.shard = &shard;
     ring = std::make_unique<PacketRing>();
-    ring->create(table, places, 1);
+    ring->create(table, indices, 1);
     recording = std::make_unique<Recording>();
     CHECK(recording->create(*ring, all, own).ok());
   }

@@ -163,7 +163,7 @@ struct RelayRig {
     options.window_ns = 1'000'000;
     options.window_packets = 256;
     options.silence_ns = 500'000'000;
-    options.ring_places = 256;
+    options.ring_slots = 256;
     options.tap_count = 2;
     options.buffer_bytes = FakeSocket::kBufferBytes;
     options.counters = counters.get();

@@ -51,11 +51,11 @@ TEST(RelaySettings, CountersHaveNames) {
 
 TEST(RelaySettings, BuffersAreForAllThatMayHoldOne) {
   const uint32_t plain = stream->leg_buffers();
-  CHECK(plain > stream->window_packets + stream->ring_places());
+  CHECK(plain > stream->window_packets + stream->ring_slots());
   LONGS_EQUAL(plain, stream->packet_count());
   LONGS_EQUAL(0, stream->own_buffers());
   stream->queue_packets = 1025;
-  LONGS_EQUAL(2048, stream->ring_places());
+  LONGS_EQUAL(2048, stream->ring_slots());
   stream->readers = 2;
   LONGS_EQUAL(plain + 1024 + 64, stream->leg_buffers());
   stream->has_fec = true;
