@@ -27,22 +27,22 @@ struct MadeProgram {
   std::vector<MadeStream> streams;
   uint8_t version = 0;
 };
-struct SectionNumbers {
+struct SectionHead {
   uint8_t version = 0;
   uint8_t section = 0;
   uint8_t last_section = 0;
   bool is_current = true;
 };
 
-inline Bytes made_section(uint8_t table, uint16_t number, const SectionNumbers& numbers,
+inline Bytes made_section(uint8_t table, uint16_t number, const SectionHead& head,
                           const Bytes& body) {
   Bytes all(8);
   store_u8(all.data(), table);
   store_u16(all.data() + 1, 0xB000 | (body.size() + 9));
   store_u16(all.data() + 3, number);
-  store_u8(all.data() + 5, 0xC0 | (numbers.version & 0x1F) << 1 | (numbers.is_current ? 1 : 0));
-  store_u8(all.data() + 6, numbers.section);
-  store_u8(all.data() + 7, numbers.last_section);
+  store_u8(all.data() + 5, 0xC0 | (head.version & 0x1F) << 1 | (head.is_current ? 1 : 0));
+  store_u8(all.data() + 6, head.section);
+  store_u8(all.data() + 7, head.last_section);
   all.insert(all.end(), body.begin(), body.end());
   const uint32_t crc = section_crc(all);
   all.resize(all.size() + 4);
@@ -50,14 +50,14 @@ inline Bytes made_section(uint8_t table, uint16_t number, const SectionNumbers& 
   return all;
 }
 
-inline Bytes made_pat(std::span<const MadeProgram> programs, const SectionNumbers& numbers,
+inline Bytes made_pat(std::span<const MadeProgram> programs, const SectionHead& head,
                       uint16_t stream = 1) {
   Bytes body(4 * programs.size());
   for (size_t i = 0; i < programs.size(); ++i) {
     store_u16(body.data() + 4 * i, programs[i].number);
     store_u16(body.data() + 4 * i + 2, 0xE000 | programs[i].pid);
   }
-  return made_section(kPatTable, stream, numbers, body);
+  return made_section(kPatTable, stream, head, body);
 }
 
 inline Bytes made_pmt(const MadeProgram& program, bool is_current = true) {

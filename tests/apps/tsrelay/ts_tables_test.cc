@@ -46,8 +46,8 @@ TEST_GROUP(TsTables) {
     inspector->inspect(packets, now);
     CHECK(inspector->is_valid());
   }
-  void pat(const std::vector<MadeProgram>& programs, const SectionNumbers& numbers = {}) {
-    give(mux.table(kPatPid, made_pat(programs, numbers)));
+  void pat(const std::vector<MadeProgram>& programs, const SectionHead& head = {}) {
+    give(mux.table(kPatPid, made_pat(programs, head)));
   }
   void pmt(const MadeProgram& its, bool is_current = true) {
     give(mux.table(its.pid, made_pmt(its, is_current)));
