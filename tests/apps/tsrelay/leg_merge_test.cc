@@ -190,8 +190,8 @@ TEST(LegMerge, ChanceAgainstAModel) {
     Book mine;
     LegMerge one;
     constexpr uint32_t kWindow = 64;
-    std::vector<LegMerge::Slot> slots(LegMerge::slot_count(kWindow));
-    one.create({.window_ns = 1'000'000, .window_packets = kWindow, .sink = &mine}, slots);
+    std::vector<LegMerge::Slot> own_slots(LegMerge::slot_count(kWindow));
+    one.create({.window_ns = 1'000'000, .window_packets = kWindow, .sink = &mine}, own_slots);
     constexpr uint32_t kCount = 3000;
     const uint32_t first = dice.below(65536);
     std::set<uint32_t> arrived;
