@@ -89,7 +89,7 @@ CmHello shorten(const HandshakeRecord& hello) noexcept {
   brief.packet_number = hello.packet_number;
   brief.message_bytes = hello.message_bytes;
   brief.window = hello.window;
-  brief.place = hello.place;
+  brief.index = hello.index;
   brief.datagrams_mtu_reads =
       hello.datagram_queue | uint32_t{hello.mtu} << 24 | uint32_t{hello.reads_max} << 27;
   return brief;
@@ -109,7 +109,7 @@ void complete_record(HandshakeRecord& record, const CmHello& hello, const char* 
   record.mtu = hello.datagrams_mtu_reads >> 24 & 7;
   record.reads_max = static_cast<uint8_t>(hello.datagrams_mtu_reads >> 27);
   record.window = hello.window;
-  record.place = hello.place;
+  record.index = hello.index;
   record.message_bytes = hello.message_bytes;
   record.flush_key = hello.flush_key;
   record.flush_address = hello.flush_address;

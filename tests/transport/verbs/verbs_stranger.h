@@ -158,7 +158,7 @@ class Stranger {
   VerbsMessageHeader header(VerbsMessageKind kind = VerbsMessageKind::kMessage) const {
     VerbsMessageHeader message = {};
     message.mark = kMark;
-    message.place = place_;
+    message.index = index_;
     message.kind = kind;
     message.am = kHeard;
     return message;
@@ -238,7 +238,7 @@ class Stranger {
 
   // Connects its queue pair to the sender of `record`.
   void reach(const HandshakeRecord& record) {
-    place_ = record.place;
+    index_ = record.index;
     peer_ = {record.queue_pair,
              record.packet_number,
              {},
@@ -266,7 +266,7 @@ class Stranger {
   QueuePair& queue_pair_;
   ibv_cq* const completions_;
   QueuePairAddress peer_;
-  uint16_t place_ = 0;
+  uint16_t index_ = 0;
   std::vector<std::unique_ptr<std::byte, void (*)(void*)>> buffers_;
 };
 
@@ -331,16 +331,16 @@ inline const MessageAttack kMessageAttacks[] = {
      }},
     {"a kind that does not exist",
      [](Stranger& stranger) { stranger.post(stranger.header(VerbsMessageKind{77}), "", 0); }},
-    {"somebody else's place",
+    {"somebody else's index",
      [](Stranger& stranger) {
        VerbsMessageHeader header = stranger.header();
-       header.place = 0;
+       header.index = 0;
        stranger.post(header, "", 0);
      }},
-    {"a place that does not exist",
+    {"a index that does not exist",
      [](Stranger& stranger) {
        VerbsMessageHeader header = stranger.header();
-       header.place = 999;
+       header.index = 999;
        stranger.post(header, "", 0);
      }},
     {"returns what was never lent",

@@ -92,10 +92,10 @@ Result<void> DatagramQueue::bring_up() noexcept {
       .set_cure("see the kernel's log");
 }
 
-void DatagramQueue::set_peer(uint16_t place, const DatagramPeer& address) noexcept {
-  BP_ASSERT(is_open() && place < options_.peer_count_max);
+void DatagramQueue::set_peer(uint16_t index, const DatagramPeer& address) noexcept {
+  BP_ASSERT(is_open() && index < options_.peer_count_max);
   BP_KEEPS_VALID(*this);
-  Peer& peer = peers_[place];
+  Peer& peer = peers_[index];
   const bool is_same = std::memcmp(&peer.address.gid, &address.gid, sizeof address.gid) == 0 &&
                        peer.address.lid == address.lid;
   if (peer.handle != nullptr && !is_same) {
@@ -108,8 +108,8 @@ void DatagramQueue::set_peer(uint16_t place, const DatagramPeer& address) noexce
   const VerbsPort& port = options_.device->port();
   peer.handle = make_handle(address, port.gid_index);
   if (peer.handle != nullptr || !port.is_ethernet) return;
-  const uint8_t index = find_gid_index(options_.device->context(), port);  // it may have changed
-  if (index != port.gid_index) peer.handle = make_handle(address, index);
+  const uint8_t gid_index = find_gid_index(options_.device->context(), port);  // it may have changed
+  if (gid_index != port.gid_index) peer.handle = make_handle(address, gid_index);
 }
 
 ibv_ah* DatagramQueue::make_handle(const DatagramPeer& peer, uint8_t gid_index) const noexcept {

@@ -6,32 +6,32 @@
 
 namespace bedplate {
 
-void DatagramQueue::forget_peer(uint16_t place) noexcept {
-  BP_ASSERT(is_open() && place < options_.peer_count_max);
+void DatagramQueue::forget_peer(uint16_t index) noexcept {
+  BP_ASSERT(is_open() && index < options_.peer_count_max);
   BP_KEEPS_VALID(*this);
-  peers_[place].is_connected = false;
+  peers_[index].is_connected = false;
 }
 
-uint32_t DatagramQueue::bytes_max(uint16_t place) const noexcept {
-  BP_DCHECK(is_open() && place < options_.peer_count_max);
-  const Peer& peer = peers_[place];
+uint32_t DatagramQueue::bytes_max(uint16_t index) const noexcept {
+  BP_DCHECK(is_open() && index < options_.peer_count_max);
+  const Peer& peer = peers_[index];
   if (!peer.is_connected || peer.address.queue == 0 || peer.handle == nullptr) return 0;
   const ibv_mtu mtu = std::min(peer.address.mtu, options_.device->port().mtu);
   return (128u << mtu) - static_cast<uint32_t>(sizeof(DatagramHeader));
 }
 
-SendStatus DatagramQueue::send(uint16_t place, AmId id,
+SendStatus DatagramQueue::send(uint16_t index, AmId id,
                                std::span<const std::byte> payload) noexcept {
-  BP_DCHECK(is_open() && place < options_.peer_count_max);
+  BP_DCHECK(is_open() && index < options_.peer_count_max);
   BP_KEEPS_VALID(*this);
-  const Peer& peer = peers_[place];
+  const Peer& peer = peers_[index];
   if (!peer.is_connected) return SendStatus::kAgain;
   if (peer.address.queue == 0 || peer.handle == nullptr) return SendStatus::kRefused;
-  if (payload.size() > bytes_max(place)) return SendStatus::kTooLong;
+  if (payload.size() > bytes_max(index)) return SendStatus::kTooLong;
   if (has_failed_ || next_ - ended_ == options_.count) return SendStatus::kAgain;
   std::byte* buffer = send_buffer(next_);
   BP_DCHECK(sizeof(DatagramHeader) + payload.size() <= kSendBytes);
-  const DatagramHeader header = {peer.address.own_mark, peer.address.place, id, 0};
+  const DatagramHeader header = {peer.address.own_mark, peer.address.index, id, 0};
   std::memcpy(buffer, &header, sizeof header);
   std::copy(payload.begin(), payload.end(), buffer + sizeof header);
   ibv_sge piece = {reinterpret_cast<uintptr_t>(buffer),
@@ -78,7 +78,7 @@ const std::byte* DatagramQueue::check(const ibv_wc& completion, uint32_t index,
     return nullptr;
   }
   std::memcpy(header, data, sizeof *header);
-  const Peer* peer = header->place < options_.peer_count_max ? &peers_[header->place] : nullptr;
+  const Peer* peer = header->index < options_.peer_count_max ? &peers_[header->index] : nullptr;
   if (peer == nullptr || !peer->is_connected || completion.src_qp != peer->address.queue ||
       header->mark != peer->address.peer_mark) {
     options_.counters->strange.add(1);

@@ -32,7 +32,7 @@ struct DatagramPeer {
   uint32_t key = 0;
   uint32_t own_mark = 0;
   uint32_t peer_mark = 0;
-  uint16_t place = 0;  // this end's index at the peer
+  uint16_t index = 0;  // this end's index at the peer
   ibv_gid gid = {};
   uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_256;
@@ -40,7 +40,7 @@ struct DatagramPeer {
 
 struct DatagramHeader {
   uint32_t mark;   // the sender's first packet number: only peers know it
-  uint16_t place;  // the sender's index at the receiver
+  uint16_t index;  // the sender's index at the receiver
   AmId am;
   uint8_t zero;
 };
@@ -84,21 +84,21 @@ class DatagramQueue {
   // The number of the queue pair; 0: it is not open.
   uint32_t number() const noexcept { return is_open() ? queue_pair_->qp_num : 0; }
 
-  // Connects or disconnects the peer at `place`. Cost: a system call if its address is new.
-  void set_peer(uint16_t place, const DatagramPeer& peer) noexcept;
-  void forget_peer(uint16_t place) noexcept;
+  // Connects or disconnects the peer at `index`. Cost: a system call if its address is new.
+  void set_peer(uint16_t index, const DatagramPeer& peer) noexcept;
+  void forget_peer(uint16_t index) noexcept;
 
   // Cost: a look at each peer.
   bool is_valid() const noexcept;
 
   // The most bytes of one datagram to the peer; 0: none can be sent.
-  uint32_t bytes_max(uint16_t place) const noexcept;
+  uint32_t bytes_max(uint16_t index) const noexcept;
   // Copies the payload. Returns kDone once the device has it, which is no promise of delivery;
   // kAgain while the peer is not connected, or too many sends are under way; kTooLong; kRefused if
   // the peer takes no datagrams. Cost: one doorbell.
-  SendStatus send(uint16_t place, AmId id, std::span<const std::byte> payload) noexcept;
+  SendStatus send(uint16_t index, AmId id, std::span<const std::byte> payload) noexcept;
 
-  // Handles a completion with kTag. Calls deliver(place, id, payload) for a peer's datagram. The
+  // Handles a completion with kTag. Calls deliver(index, id, payload) for a peer's datagram. The
   // payload is valid during the call only.
   template <typename Deliver>
   void handle(const ibv_wc& completion, Deliver deliver) noexcept {
@@ -109,7 +109,7 @@ class DatagramQueue {
     DatagramHeader header;
     if (const std::byte* body = check(completion, index, &header); body != nullptr) {
       options_.counters->received.add(1);
-      deliver(header.place, header.am,
+      deliver(header.index, header.am,
               std::span(body, completion.byte_len - kPrefixBytes - sizeof header));
     }
     if (BP_UNLIKELY(has_failed_)) return take_back();

@@ -29,7 +29,7 @@ void OutgoingMessages::list(VerbsMessageHeader& header) noexcept {
   BP_DCHECK(channel_.may_send && header.number - consumed_ < window_);
   header.consumed = told_ = link.received;
   header.mark = link.packet_number;
-  header.place = link.peer_place;
+  header.index = link.peer_index;
   const auto bytes = static_cast<uint32_t>(sizeof header) + header.bytes;
   const SendQueue::Slot slot = channel_.queue.add(IBV_WR_SEND, {.kind = RequestKind::kMessage});
   slot.pieces[0] = {reinterpret_cast<uintptr_t>(&header), bytes, parts_.memory_key};
@@ -46,7 +46,7 @@ void OutgoingMessages::acknowledge() noexcept {
   header = {};
   header.consumed = told_ = link.received;
   header.mark = link.packet_number;
-  header.place = link.peer_place;
+  header.index = link.peer_index;
   header.kind = VerbsMessageKind::kAcknowledgement;
   const SendQueue::Slot slot =
       channel_.queue.add(IBV_WR_SEND, {.kind = RequestKind::kAcknowledgement});

@@ -41,8 +41,8 @@ SendStatus RemoteOperations::bounce(ibv_wr_opcode opcode, std::byte* local, uint
   const bool is_put = opcode == IBV_WR_RDMA_WRITE;
   if (is_put) std::memcpy(piece, local, bytes);
   list_parts(opcode, piece, bytes, remote);
-  const uint32_t place = channel_.queue.end_transfer(RequestKind::kBounced, done);
-  bounced_[place] = {piece, is_put ? nullptr : local, bytes};
+  const uint32_t index = channel_.queue.end_transfer(RequestKind::kBounced, done);
+  bounced_[index] = {piece, is_put ? nullptr : local, bytes};
   parts_.counters->bounced_bytes.add(bytes);
   return SendStatus::kPending;
 }
@@ -138,7 +138,7 @@ SendStatus RemoteOperations::atomic(ibv_wr_opcode opcode, const RemoteMemory& to
   if (!channel_.may_reach(to, kAtomic)) return SendStatus::kRefused;
   if (!channel_.has_room()) return SendStatus::kAgain;
   SendQueue& queue = channel_.queue;
-  uint64_t* into = cell(queue.next_place());
+  uint64_t* into = cell(queue.next_index());
   const SendQueue::Slot slot =
       queue.add(opcode, {.kind = RequestKind::kAtomic, .done = done, .before = before});
   slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, parts_.memory_key};
@@ -156,7 +156,7 @@ SendStatus RemoteOperations::atomic(ibv_wr_opcode opcode, const RemoteMemory& to
 void RemoteOperations::list_flush(Completion* done) noexcept {
   BP_DCHECK(channel_.may_send && channel_.queue.room() > 0);
   SendQueue& queue = channel_.queue;
-  uint64_t* into = cell(queue.next_place());
+  uint64_t* into = cell(queue.next_index());
   const SendQueue::Slot slot =
       queue.add(IBV_WR_RDMA_READ, {.kind = RequestKind::kOperation, .done = done});
   slot.pieces[0] = {reinterpret_cast<uintptr_t>(into), sizeof *into, parts_.memory_key};

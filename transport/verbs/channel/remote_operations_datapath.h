@@ -59,8 +59,8 @@ class RemoteOperations {
   // Requires: space for one request.
   void list_flush(Completion* done) noexcept;
 
-  // The request has ended; `place` is its own index in the queue.
-  void end(const Request& request, uint32_t place, Outcome outcome) noexcept;
+  // The request has ended; `index` is its own index in the queue.
+  void end(const Request& request, uint32_t index, Outcome outcome) noexcept;
   // The connection is over: all of its requests have ended.
   void end_life() noexcept {
     BP_DCHECK(out_count_ == 0);
@@ -89,9 +89,9 @@ class RemoteOperations {
   SendStatus atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first, uint64_t second,
                     uint64_t* before, Completion* done) noexcept;
   // The cell of a request: an atomic or a flush answers there.
-  uint64_t* cell(uint32_t request_place) const noexcept {
-    BP_DCHECK(request_place < channel_.queue.depth());
-    return cells_ + request_place;
+  uint64_t* cell(uint32_t request_index) const noexcept {
+    BP_DCHECK(request_index < channel_.queue.depth());
+    return cells_ + request_index;
   }
 
   VerbsParts& parts_;
@@ -122,11 +122,11 @@ inline SendStatus RemoteOperations::start(const RemoteOperation& operation) noex
   return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, remote, expected, operand, before, done);
 }
 
-inline void RemoteOperations::end(const Request& request, uint32_t place,
+inline void RemoteOperations::end(const Request& request, uint32_t index,
                                   Outcome outcome) noexcept {
   BP_DCHECK(out_count_ > 0);
   --out_count_;
-  if (outcome == Outcome::kDone && BP_UNLIKELY(SendQueue::lacks_answer(request, place))) {
+  if (outcome == Outcome::kDone && BP_UNLIKELY(SendQueue::lacks_answer(request, index))) {
     outcome = Outcome::kUnknown;
   }
   if (request.kind == RequestKind::kPart) {
@@ -137,12 +137,12 @@ inline void RemoteOperations::end(const Request& request, uint32_t place,
   }
   if (request.kind == RequestKind::kAtomic && request.before != nullptr &&
       outcome == Outcome::kDone) {
-    *request.before = *cell(place);
+    *request.before = *cell(index);
   }
   if (has_part_ && outcome == Outcome::kNotDone) outcome = Outcome::kUnknown;
   if (lacks_part_ && outcome == Outcome::kDone) outcome = Outcome::kUnknown;
   has_part_ = lacks_part_ = false;
-  if (request.kind == RequestKind::kBounced) end_bounced(bounced_[place], outcome);
+  if (request.kind == RequestKind::kBounced) end_bounced(bounced_[index], outcome);
   if (request.done != nullptr) request.done->call(*request.done, outcome);
 }
 

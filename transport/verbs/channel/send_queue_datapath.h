@@ -37,7 +37,7 @@ enum class RequestKind : uint8_t {
   kPart,       // each part of a put or get of several requests, but the last
   kAtomic,     // `before` gets the cell's value
   kBind,
-  kInvalidate,  // `place`: the window
+  kInvalidate,  // `index`: the window
   kMarker,      // the last request of a connection
 };
 
@@ -45,7 +45,7 @@ struct Request {
   RequestKind kind = RequestKind::kMessage;
   // The peer may refuse it after a part of it was done.
   bool can_be_cut_short = false;
-  uint32_t place = 0;
+  uint32_t index = 0;
   Completion* done = nullptr;
   uint64_t* before = nullptr;
   std::byte* answer = nullptr;  // the last bytes of its answer, marked; nullptr: not marked
@@ -103,39 +103,39 @@ class SendQueue {
   bool has_failed() const noexcept { return has_failed_; }
   // The index of the next request's slot in the ring; data of a request, such as its cell, has the
   // same index.
-  uint32_t next_place() const noexcept { return next_ & (depth_ - 1); }
+  uint32_t next_index() const noexcept { return next_ & (depth_ - 1); }
 
   // Makes the part that was added last the end of its transfer. Requires: it is still listed, or
   // nothing is posted any more.
   // Returns its index.
   uint32_t end_transfer(RequestKind kind, Completion* done) noexcept {
-    const uint32_t place = (next_ - 1) & (depth_ - 1);
+    const uint32_t index = (next_ - 1) & (depth_ - 1);
     BP_DCHECK(!is_idle() && (listed_ > 0 || has_failed_));
-    BP_DCHECK(requests_[place].kind == RequestKind::kPart && kind != RequestKind::kPart);
-    requests_[place].kind = kind;
-    requests_[place].done = done;
+    BP_DCHECK(requests_[index].kind == RequestKind::kPart && kind != RequestKind::kPart);
+    requests_[index].kind = kind;
+    requests_[index].done = done;
     needs_signal_ = true;
-    return place;
+    return index;
   }
 
   static constexpr size_t kAnswerBytes = sizeof(uint64_t);
 
   // The mark of an index. Received bytes equal the mark by accident once in 2^64. Each index has a
   // mark of its own, because two gets may go to the same memory.
-  static constexpr uint64_t answer_mark(uint32_t place) noexcept {
-    return (place + 1) * 0x9e37'79b9'7f4a'7c15;
+  static constexpr uint64_t answer_mark(uint32_t index) noexcept {
+    return (index + 1) * 0x9e37'79b9'7f4a'7c15;
   }
   // Writes the mark over the last kAnswerBytes of the destination of the request that was added
   // last, so that lacks_answer() tells whether they came. Requires: it is still listed.
   void mark_answer(std::byte* last) noexcept {
-    const uint32_t place = (next_ - 1) & (depth_ - 1);
+    const uint32_t index = (next_ - 1) & (depth_ - 1);
     BP_DCHECK(!is_idle() && (listed_ > 0 || has_failed_));
-    const uint64_t mark = answer_mark(place);
+    const uint64_t mark = answer_mark(index);
     std::memcpy(last, &mark, sizeof mark);
-    requests_[place].answer = last;
+    requests_[index].answer = last;
   }
-  static bool lacks_answer(const Request& request, uint32_t place) noexcept {
-    const uint64_t mark = answer_mark(place);
+  static bool lacks_answer(const Request& request, uint32_t index) noexcept {
+    const uint64_t mark = answer_mark(index);
     return request.answer != nullptr && std::memcmp(request.answer, &mark, sizeof mark) == 0;
   }
 
@@ -149,7 +149,7 @@ class SendQueue {
     BP_DCHECK(room() > 0 && requests_ != nullptr);
     BP_KEEPS_VALID(*this);
     if (listed_ == kListMax) post();
-    requests_[next_place()] = what;
+    requests_[next_index()] = what;
     const uint32_t at = listed_ == kListMax ? kListMax - 1 : listed_++;  // a full list was refused
     ibv_send_wr& request = list_[at];  // the rest of it depends on the opcode
     request.wr_id = uint64_t{tag_} << 32 | next_++;
@@ -195,7 +195,7 @@ class SendQueue {
     return static_cast<uint32_t>(wr_id) - ended_ < posted_ - ended_;
   }
 
-  // Calls `end(request, place, is_last)` for every request up to `wr_id`, in their order. `end` may
+  // Calls `end(request, index, is_last)` for every request up to `wr_id`, in their order. `end` may
   // add requests. Requires: is_in_flight(wr_id).
   template <typename End>
   void end_up_to(uint64_t wr_id, End end) noexcept {
@@ -203,13 +203,13 @@ class SendQueue {
     BP_DCHECK_SLOW(is_valid());
     const uint32_t count = static_cast<uint32_t>(wr_id) - ended_ + 1;
     for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t place = ended_++ & (depth_ - 1);
-      const Request request = requests_[place];  // copied: `end` may reuse its slot
-      end(request, place, i + 1 == count);
+      const uint32_t index = ended_++ & (depth_ - 1);
+      const Request request = requests_[index];  // copied: `end` may reuse its slot
+      end(request, index, i + 1 == count);
     }
   }
 
-  // The connection is over: calls `end(request, place, was_posted)` for all remaining requests.
+  // The connection is over: calls `end(request, index, was_posted)` for all remaining requests.
   template <typename End>
   void end_all(End end) noexcept {
     BP_DCHECK_SLOW(is_valid());
@@ -222,9 +222,9 @@ class SendQueue {
     needs_signal_ = has_failed_ = false;
     while (ended_ != next) {
       const bool was_posted = static_cast<int32_t>(ended_ - posted) < 0;
-      const uint32_t place = ended_++ & (depth_ - 1);
-      const Request request = requests_[place];
-      end(request, place, was_posted);
+      const uint32_t index = ended_++ & (depth_ - 1);
+      const Request request = requests_[index];
+      end(request, index, was_posted);
     }
   }
 

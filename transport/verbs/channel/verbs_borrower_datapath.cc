@@ -8,8 +8,8 @@ namespace bedplate {
 namespace {
 
 // Loan::token.
-uint64_t pack_token(uint16_t place, uint32_t life, uint32_t loan) noexcept {
-  return uint64_t{place} << 48 | uint64_t{life} << 16 | loan;
+uint64_t pack_token(uint16_t link, uint32_t life, uint32_t loan) noexcept {
+  return uint64_t{link} << 48 | uint64_t{life} << 16 | loan;
 }
 
 }  // namespace
@@ -29,20 +29,20 @@ const char* VerbsBorrower::take(const VerbsMessageHeader& header, const std::byt
   BP_DCHECK(channel_.is_live);
   is_borrowed_[lent.loan] = true;
   marks_[lent.loan] = lent.mark;
-  loan = {{}, lent.memory, parts_.provider, pack_token(channel_.link.place, life_, lent.loan)};
+  loan = {{}, lent.memory, parts_.provider, pack_token(channel_.link.index, life_, lent.loan)};
   return nullptr;
 }
 
 bool VerbsBorrower::give_back(const Loan& loan) noexcept {
-  const auto place = static_cast<uint32_t>(loan.token & 0xffff);
-  if (!channel_.is_live || loan.token != pack_token(channel_.link.place, life_, place)) {
+  const auto index = static_cast<uint32_t>(loan.token & 0xffff);
+  if (!channel_.is_live || loan.token != pack_token(channel_.link.index, life_, index)) {
     return false;
   }
-  BP_ASSERT(is_borrowed_[place]);  // else it is given back twice
-  is_borrowed_[place] = false;
-  BP_DCHECK(!is_due_back_[place] && return_count_ < kVerbsLoanCountMax);
-  is_due_back_[place] = true;
-  returns_[return_count_++] = {place, marks_[place]};
+  BP_ASSERT(is_borrowed_[index]);  // else it is given back twice
+  is_borrowed_[index] = false;
+  BP_DCHECK(!is_due_back_[index] && return_count_ < kVerbsLoanCountMax);
+  is_due_back_[index] = true;
+  returns_[return_count_++] = {index, marks_[index]};
   return true;
 }
 

@@ -35,7 +35,7 @@ const char* why_broken(const VerbsLink& link, const SendQueue& queue) noexcept {
 }  // namespace
 
 Result<void> VerbsEndpoint::create(const VerbsEndpointOptions& options) {
-  BP_DCHECK(options.place < parts_.shape.peer_count_max);
+  BP_DCHECK(options.index < parts_.shape.peer_count_max);
   BP_DCHECK(reinterpret_cast<uintptr_t>(options.memory) % kCacheLineBytes == 0);
   const uint32_t depth = parts_.shape.request_count();
   std::byte* const cells = outgoing_.create(options.memory);
@@ -44,7 +44,7 @@ Result<void> VerbsEndpoint::create(const VerbsEndpointOptions& options) {
   VerbsLink& link = channel_.link;
   link.name = options.name;
   link.address = options.address;
-  link.place = options.place;
+  link.index = options.index;
   BP_TRY(link.queue_pair.create(*parts_.device, {.completions = options.completions,
                                                  .receives = options.receives,
                                                  .send_count_max = depth,
@@ -52,7 +52,7 @@ Result<void> VerbsEndpoint::create(const VerbsEndpointOptions& options) {
                                                  .inline_bytes = kInlineBytes,
                                                  .owner = &link}));
   BP_TRY(windows_.create());
-  channel_.queue.create(std::make_unique<Request[]>(depth), depth, options.place,
+  channel_.queue.create(std::make_unique<Request[]>(depth), depth, options.index,
                         link.queue_pair.handle());
   return {};
 }
@@ -120,7 +120,7 @@ void VerbsEndpoint::begin_sending() noexcept {
   BP_KEEPS_VALID(*this);
   channel_.may_send = true;
   if (parts_.datagrams.is_open()) {
-    parts_.datagrams.set_peer(channel_.link.place, datagram_address());
+    parts_.datagrams.set_peer(channel_.link.index, datagram_address());
   }
   parts_.counters->connected.add(1);
   outgoing_.resend();
@@ -161,7 +161,7 @@ void VerbsEndpoint::break_life(const char* why, bool is_fault) noexcept {
   }
   channel_.is_live = channel_.may_send = false;
   channel_.is_cut_off = is_fault;
-  if (parts_.datagrams.is_open()) parts_.datagrams.forget_peer(link.place);
+  if (parts_.datagrams.is_open()) parts_.datagrams.forget_peer(link.index);
   drain_.begin();
   link.must_break.store(true, std::memory_order_release);
   parts_.connector.wake();  // the connector rings until the link is down
@@ -178,8 +178,8 @@ Result<void> VerbsEndpoint::end_life() noexcept {
   VerbsLink& link = channel_.link;
   BP_DCHECK(link.state.load(std::memory_order_relaxed) == LinkState::kUp);
   const Outcome posted = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
-  channel_.queue.end_all([&](const Request& request, uint32_t place, bool was_posted) {
-    end_request(request, place, was_posted ? posted : Outcome::kNotDone);
+  channel_.queue.end_all([&](const Request& request, uint32_t index, bool was_posted) {
+    end_request(request, index, was_posted ? posted : Outcome::kNotDone);
   });
   operations_.end_life();
   outgoing_.void_loans();
@@ -217,7 +217,7 @@ DatagramPeer VerbsEndpoint::datagram_address() const noexcept {
           .key = datagram_key(link.peer_instance),
           .own_mark = link.packet_number,
           .peer_mark = link.peer.packet_number,
-          .place = link.peer_place,
+          .index = link.peer_index,
           .gid = link.peer.gid,
           .lid = link.peer.lid,
           .mtu = link.peer.mtu};

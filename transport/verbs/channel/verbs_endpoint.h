@@ -56,7 +56,7 @@ namespace bedplate {
 struct VerbsEndpointOptions {
   std::string name;                      // of the peer
   std::optional<SocketAddress> address;  // the peer's listener; nothing: the peer dials
-  uint16_t place = 0;                    // index in the provider; the tag of its requests
+  uint16_t index = 0;                    // index in the provider; the tag of its requests
   std::byte* memory = nullptr;           // VerbsShape::peer_memory_bytes, cache-line aligned
   ibv_cq* completions = nullptr;
   ibv_srq* receives = nullptr;
@@ -150,7 +150,7 @@ class VerbsEndpoint final : public Endpoint {
   // Returns the fault of the message, or nullptr.
   const char* take(const VerbsMessageHeader& header, const std::byte* body) noexcept;
   void deliver(AmId id, std::span<const std::byte> payload, const Loan& loan) noexcept;
-  void end_request(const Request& request, uint32_t place, Outcome outcome) noexcept;
+  void end_request(const Request& request, uint32_t index, Outcome outcome) noexcept;
 
   // Connections (verbs_endpoint.cc).
   void begin_life() noexcept;

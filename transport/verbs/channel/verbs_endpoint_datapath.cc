@@ -99,12 +99,12 @@ SendStatus VerbsEndpoint::send_datagram(AmId id,
   BP_DCHECK(parts_.is_own_thread());
   if (!channel_.may_send) return channel_.status_when_down();
   if (!parts_.datagrams.is_open()) return SendStatus::kRefused;
-  return parts_.datagrams.send(channel_.link.place, id, payload);
+  return parts_.datagrams.send(channel_.link.index, id, payload);
 }
 
 uint32_t VerbsEndpoint::datagram_bytes_max() const noexcept {
   if (!channel_.may_send || !parts_.datagrams.is_open()) return 0;
-  return parts_.datagrams.bytes_max(channel_.link.place);
+  return parts_.datagrams.bytes_max(channel_.link.index);
 }
 
 }  // namespace bedplate

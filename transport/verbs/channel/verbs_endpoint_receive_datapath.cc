@@ -44,7 +44,7 @@ void VerbsEndpoint::receive(const VerbsMessageHeader& header, const std::byte* b
   if (!channel_.is_live) return;
   const char* fault = nullptr;
   if (bytes < sizeof header || header.bytes != bytes - sizeof header ||
-      header.place != channel_.link.place || header.zero != 0) {
+      header.index != channel_.link.index || header.zero != 0) {
     fault = "a malformed message";
   } else if (header.mark != channel_.link.peer.packet_number) {
     return break_life("a message of another connection", false);
@@ -117,16 +117,16 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
     has_worked.store(true, std::memory_order_release);
   }
   const Outcome failed = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
-  queue.end_up_to(completion.wr_id, [&](const Request& request, uint32_t place, bool is_last) {
+  queue.end_up_to(completion.wr_id, [&](const Request& request, uint32_t index, bool is_last) {
     const bool is_cut_short = request.can_be_cut_short && is_refusal(completion.status);
     const Outcome outcome = is_cut_short ? Outcome::kUnknown : failed;
-    end_request(request, place, is_last && !is_good ? outcome : Outcome::kDone);
+    end_request(request, index, is_last && !is_good ? outcome : Outcome::kDone);
   });
   // The queue may have had no space for these before.
   if (borrower_.has_returns() || windows_.has_given_up()) mark_dirty();
 }
 
-void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome outcome) noexcept {
+void VerbsEndpoint::end_request(const Request& request, uint32_t index, Outcome outcome) noexcept {
   switch (request.kind) {
     case RequestKind::kMessage:
     case RequestKind::kBind:
@@ -135,14 +135,14 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t place, Outcome 
       outgoing_.end_acknowledgement();
       return mark_dirty();  // the next one may be due
     case RequestKind::kInvalidate:
-      if (windows_.end_invalidation(request.place, outcome) && request.place < kVerbsLoanCountMax) {
-        lender_.end_returning(request.place);
+      if (windows_.end_invalidation(request.index, outcome) && request.index < kVerbsLoanCountMax) {
+        lender_.end_returning(request.index);
       }
       return;
     case RequestKind::kPart:
     case RequestKind::kAtomic:
     case RequestKind::kBounced:
-    case RequestKind::kOperation: return operations_.end(request, place, outcome);
+    case RequestKind::kOperation: return operations_.end(request, index, outcome);
   }
 }
 

@@ -180,7 +180,7 @@ Result<void> VerbsProvider::make_endpoints(std::span<const VerbsPeer> peers) {
     endpoints_.push_back(std::make_unique<VerbsEndpoint>(parts_));
     BP_TRY(endpoints_.back()->create({.name = peers[i].name,
                                       .address = peers[i].address,
-                                      .place = static_cast<uint16_t>(i),
+                                      .index = static_cast<uint16_t>(i),
                                       .memory = memory,
                                       .completions = completions_,
                                       .receives = receives_}));

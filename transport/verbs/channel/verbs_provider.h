@@ -134,7 +134,7 @@ class VerbsProvider final : public Provider {
   void repost(uint32_t buffer) noexcept;
   void post_receives() noexcept;
   void post_sends() noexcept;
-  VerbsEndpoint* sender_of(const ibv_wc& completion, uint16_t place) noexcept;
+  VerbsEndpoint* sender_of(const ibv_wc& completion, uint16_t index) noexcept;
 
   void look_at_links() noexcept;
   // Returns how many completions and connections have ended.

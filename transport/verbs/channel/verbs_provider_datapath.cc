@@ -40,8 +40,8 @@ void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
   const auto tag = static_cast<uint32_t>(completion.wr_id >> 32);
   if (tag == DatagramQueue::kTag) {
     return parts_.datagrams.handle(
-        completion, [this](uint16_t place, AmId id, std::span<const std::byte> payload) {
-          if (!parts_.dispatcher->deliver({*endpoints_[place], id, payload, {}})) {
+        completion, [this](uint16_t index, AmId id, std::span<const std::byte> payload) {
+          if (!parts_.dispatcher->deliver({*endpoints_[index], id, payload, {}})) {
             parts_.counters->unhandled.add(1);
           }
         });
@@ -65,15 +65,15 @@ void VerbsProvider::handle_receive(const ibv_wc& completion, uint32_t buffer) no
   const std::byte* data = receive_buffer(buffer);
   VerbsMessageHeader header = {};
   if (completion.byte_len >= sizeof header) std::memcpy(&header, data, sizeof header);
-  VerbsEndpoint* sender = sender_of(completion, header.place);
+  VerbsEndpoint* sender = sender_of(completion, header.index);
   if (sender != nullptr) sender->receive(header, data + sizeof header, completion.byte_len);
 }
 
-VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t place) noexcept {
+VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t index) noexcept {
   const auto is_sender = [&](const std::unique_ptr<VerbsEndpoint>& endpoint) {
     return endpoint->link().queue_pair.number() == completion.qp_num;
   };
-  if (place < endpoints_.size() && is_sender(endpoints_[place])) return endpoints_[place].get();
+  if (index < endpoints_.size() && is_sender(endpoints_[index])) return endpoints_[index].get();
   const auto found = std::find_if(endpoints_.begin(), endpoints_.end(), is_sender);
   return found == endpoints_.end() ? nullptr : found->get();
 }

@@ -47,8 +47,8 @@ bool LinkConnector::is_valid(const LinkTalk& talk) const noexcept {
 }
 
 bool LinkConnector::is_valid(const VerbsLink& link) const noexcept {
-  if (parts_.links[link.place] != &link || link.connector != this || !link.is_valid()) return false;
-  if (!parts_.backoffs[link.place].is_valid()) return false;
+  if (parts_.links[link.index] != &link || link.connector != this || !link.is_valid()) return false;
+  if (!parts_.backoffs[link.index].is_valid()) return false;
   // The order matters: must_break is set before the shard takes the link down.
   if (link.must_break.load(std::memory_order_acquire)) return true;
   if (!is_up(link)) return true;
@@ -154,7 +154,7 @@ int LinkConnector::wait_ms() const noexcept {
   for (const VerbsLink* link : parts_.links) {
     const bool link_is_up = is_up(*link);
     if (link_is_up && link->must_break.load(std::memory_order_acquire)) return kTickMs;
-    const LinkBackoff& backoff = parts_.backoffs[link->place];
+    const LinkBackoff& backoff = parts_.backoffs[link->index];
     if (!backoff.is_down() || (!link_is_up && !link->address.has_value())) continue;
     const uint64_t next_ns = backoff.next_ns(link_is_up);
     wait_ns = std::min(wait_ns, next_ns > now_ns ? next_ns - now_ns : kNsPerMs);

@@ -55,7 +55,7 @@ void LinkDialer::dial(VerbsLink& link, uint64_t now_ns) noexcept {
   talk->link = &link;
   parts_.talks.enter(*talk, Stage::kConnecting);
   talk->deadline_ns = now_ns + parts_.options.timing.answer_ns_max;
-  std::snprintf(talk->host, sizeof talk->host, "%s", addresses_[link.place].c_str());
+  std::snprintf(talk->host, sizeof talk->host, "%s", addresses_[link.index].c_str());
   if (!parts_.talks.watch(*talk, EPOLLOUT)) {
     parts_.talks.drop(*talk);
     back_off(link, "its socket cannot be watched");
@@ -163,7 +163,7 @@ void LinkDialer::back_off(VerbsLink& link, const char* why, const char* cure) no
   }
   if (backoff.try_tell(monotonic_ns())) {
     BP_LOG_WARNING("verbs: connecting to %s at %s: %s; still trying; %s", link.name.c_str(),
-                   addresses_[link.place].c_str(), why, cure);
+                   addresses_[link.index].c_str(), why, cure);
   }
   backoff.delay();
 }

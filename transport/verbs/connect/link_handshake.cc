@@ -52,7 +52,7 @@ HandshakeRecord LinkHandshake::make_record(HandshakeKind kind,
   record.lid = address.lid;
   record.mtu = static_cast<uint8_t>(address.mtu);
   record.reads_max = address.reads_max;
-  record.place = link->place;
+  record.index = link->index;
   return record;
 }
 
@@ -70,7 +70,7 @@ void LinkHandshake::commit(VerbsLink& link, const HandshakeRecord& record,
   }
   link.peer_instance = record.instance;
   link.peer_received = goes_on ? record.received : 0;
-  link.peer_place = record.place;
+  link.peer_index = record.index;
   link.flush_address = record.flush_address;
   link.flush_key = record.flush_key;
   link.datagram_queue = record.datagram_queue;

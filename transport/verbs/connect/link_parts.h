@@ -38,8 +38,8 @@ struct LinkParts {
 
   bool is_own_thread() const noexcept { return owner.is_caller(); }
   LinkBackoff& backoff(const VerbsLink& link) noexcept {
-    BP_DCHECK(link.place < backoffs.size() && is_own_thread());
-    return backoffs[link.place];
+    BP_DCHECK(link.index < backoffs.size() && is_own_thread());
+    return backoffs[link.index];
   }
   // Returns nullptr if no link has the name.
   VerbsLink* link_named(const char* name) const noexcept {

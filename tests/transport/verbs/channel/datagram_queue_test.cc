@@ -202,9 +202,9 @@ TEST(VerbsDatagrams, StrangersAreDroppedAndCounted) {
   CHECK(stranger.queue.send(0, kData, view("I am a")) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return strange() == 1; }));
   DatagramPeer elsewhere = b;
-  elsewhere.place = 999;
+  elsewhere.index = 999;
   stranger.queue.set_peer(0, elsewhere);
-  CHECK(stranger.queue.send(0, kData, view("nobody's place")) == SendStatus::kDone);
+  CHECK(stranger.queue.send(0, kData, view("nobody's index")) == SendStatus::kDone);
   CHECK(rig->poll_until([&] { return strange() == 2; }));
   DatagramPeer keyless = b;
   keyless.key += 1;

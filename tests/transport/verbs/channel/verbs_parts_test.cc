@@ -34,12 +34,12 @@ TEST_GROUP(VerbsParts) {
     parts.dirty.create(3);
     CHECK(parts.is_valid());
   }
-  // Returns whether `parts` is valid with `value` in `place`. Restores the old value.
+  // Returns whether `parts` is valid with `value` in `field`. Restores the old value.
   template <typename T>
-  bool is_valid_with(T & place, T value) {
-    std::swap(place, value);
+  bool is_valid_with(T & field, T value) {
+    std::swap(field, value);
     const bool is_valid = parts.is_valid();
-    place = value;
+    field = value;
     return is_valid;
   }
 };

@@ -29,7 +29,7 @@ HandshakeRecord a_hello() {
   hello.mtu = 5;
   hello.reads_max = 16;
   hello.window = 64;
-  hello.place = 3;
+  hello.index = 3;
   hello.message_bytes = 4096;
   hello.flush_key = 0xffff'fff0;
   hello.flush_address = 0x7000'1234'5000;
