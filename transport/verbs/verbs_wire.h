@@ -57,7 +57,7 @@ struct HandshakeRecord {
   uint8_t mtu;
   uint8_t reads_max;
   uint16_t window;
-  uint16_t index;
+  uint16_t index;  // of the link, at the sender
   uint32_t message_bytes;
   uint32_t flush_key;
   uint64_t flush_address;
@@ -89,7 +89,7 @@ struct CmHello {
   uint32_t packet_number;
   uint32_t message_bytes;
   uint16_t window;
-  uint16_t index;
+  uint16_t index;  // of the link, at the sender
   uint32_t datagrams_mtu_reads;  // 24, 3 and 5 bits
 };
 static_assert(sizeof(CmHello) == 56);
@@ -116,7 +116,7 @@ struct VerbsMessageHeader {
   uint64_t number;
   uint64_t consumed;  // messages of the other direction
   uint32_t mark;
-  uint16_t index;
+  uint16_t index;  // of the link, at the receiver
   VerbsMessageKind kind;
   AmId am;
   uint32_t bytes;

@@ -337,7 +337,7 @@ inline const MessageAttack kMessageAttacks[] = {
        header.index = 0;
        stranger.post(header, "", 0);
      }},
-    {"a index that does not exist",
+    {"an index that does not exist",
      [](Stranger& stranger) {
        VerbsMessageHeader header = stranger.header();
        header.index = 999;

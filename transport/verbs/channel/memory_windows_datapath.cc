@@ -60,7 +60,7 @@ void MemoryWindows::invalidate() noexcept {
     if (window.state != State::kGivenUp) continue;
     if (!channel_.has_room()) return;
     const SendQueue::Slot slot =
-        channel_.queue.add(IBV_WR_LOCAL_INV, {.kind = RequestKind::kInvalidate, .index = i});
+        channel_.queue.add(IBV_WR_LOCAL_INV, {.kind = RequestKind::kInvalidate, .window = i});
     slot.request.invalidate_rkey = window.key;
     window.state = State::kClosing;
     --given_up_count_;

@@ -59,7 +59,7 @@ class RemoteOperations {
   // Requires: space for one request.
   void list_flush(Completion* done) noexcept;
 
-  // The request has ended; `index` is its own index in the queue.
+  // The request has ended; `index` is the request's in the queue.
   void end(const Request& request, uint32_t index, Outcome outcome) noexcept;
   // The connection is over: all of its requests have ended.
   void end_life() noexcept {

@@ -37,7 +37,7 @@ enum class RequestKind : uint8_t {
   kPart,       // each part of a put or get of several requests, but the last
   kAtomic,     // `before` gets the cell's value
   kBind,
-  kInvalidate,  // `index`: the window
+  kInvalidate,  // of `window`
   kMarker,      // the last request of a connection
 };
 
@@ -45,7 +45,7 @@ struct Request {
   RequestKind kind = RequestKind::kMessage;
   // The peer may refuse it after a part of it was done.
   bool can_be_cut_short = false;
-  uint32_t index = 0;
+  uint32_t window = 0;
   Completion* done = nullptr;
   uint64_t* before = nullptr;
   std::byte* answer = nullptr;  // the last bytes of its answer, marked; nullptr: not marked

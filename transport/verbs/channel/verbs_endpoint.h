@@ -56,7 +56,7 @@ namespace bedplate {
 struct VerbsEndpointOptions {
   std::string name;                      // of the peer
   std::optional<SocketAddress> address;  // the peer's listener; nothing: the peer dials
-  uint16_t index = 0;                    // index in the provider; the tag of its requests
+  uint16_t index = 0;                    // in the provider; the tag of its requests
   std::byte* memory = nullptr;           // VerbsShape::peer_memory_bytes, cache-line aligned
   ibv_cq* completions = nullptr;
   ibv_srq* receives = nullptr;

@@ -135,8 +135,8 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t index, Outcome 
       outgoing_.end_acknowledgement();
       return mark_dirty();  // the next one may be due
     case RequestKind::kInvalidate:
-      if (windows_.end_invalidation(request.index, outcome) && request.index < kVerbsLoanCountMax) {
-        lender_.end_returning(request.index);
+      if (windows_.end_invalidation(request.window, outcome) && request.window < kVerbsLoanCountMax) {
+        lender_.end_returning(request.window);
       }
       return;
     case RequestKind::kPart:

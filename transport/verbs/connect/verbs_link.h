@@ -61,7 +61,7 @@ struct VerbsLink final : QueuePairOwner {
   uint64_t received = 0;       // messages of that instance that were delivered
   uint64_t peer_received = 0;  // our messages that the peer says it has received
   bool is_fresh = false;       // the peer's instance is new; the shard clears it
-  uint16_t peer_index = 0;
+  uint16_t peer_index = 0;     // this link's index at the peer
   uint32_t packet_number = 0;  // of our first packet; also our mark
   ibv_mtu mtu = IBV_MTU_256;   // ours, as sent to the peer
   QueuePairAddress peer;
