@@ -26,7 +26,7 @@ constinit Ledger ledgers[kLedgerCountMax];
 constinit std::atomic<uint32_t> ledger_count{0};
 
 // The ledger bit of a pointer; no entry: it lies in no arena, or no block can begin there.
-struct Place {
+struct Position {
   std::atomic<uint64_t>* entry = nullptr;
   uint64_t bit = 0;
 };
@@ -42,7 +42,7 @@ const Ledger* ledger_of(const void* pointer) noexcept {
   return nullptr;
 }
 
-Place place_of(const void* pointer) noexcept {
+Position position_of(const void* pointer) noexcept {
   const Ledger* ledger = ledger_of(pointer);
   if (ledger == nullptr || reinterpret_cast<uintptr_t>(pointer) % kWordBytes != 0) return {};
   const auto word =
@@ -66,21 +66,21 @@ bool ledger_create(std::span<std::byte> arena) noexcept {
 }
 
 void ledger_enter(const void* block) noexcept {
-  const Place place = place_of(block);
-  BP_ASSERT(place.entry != nullptr);
+  const Position position = position_of(block);
+  BP_ASSERT(position.entry != nullptr);
   // Relaxed: the block's pointer passes between threads with synchronisation of its own.
-  place.entry->fetch_or(place.bit, std::memory_order_relaxed);
+  position.entry->fetch_or(position.bit, std::memory_order_relaxed);
 }
 
 bool ledger_leave(const void* block) noexcept {
-  const Place place = place_of(block);
-  if (place.entry == nullptr) return false;
-  return (place.entry->fetch_and(~place.bit, std::memory_order_relaxed) & place.bit) != 0;
+  const Position position = position_of(block);
+  if (position.entry == nullptr) return false;
+  return (position.entry->fetch_and(~position.bit, std::memory_order_relaxed) & position.bit) != 0;
 }
 
 bool ledger_has(const void* pointer) noexcept {
-  const Place place = place_of(pointer);
-  return place.entry != nullptr && (place.entry->load(std::memory_order_relaxed) & place.bit) != 0;
+  const Position position = position_of(pointer);
+  return position.entry != nullptr && (position.entry->load(std::memory_order_relaxed) & position.bit) != 0;
 }
 
 const void* ledger_block_before(const void* pointer) noexcept {

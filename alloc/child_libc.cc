@@ -67,11 +67,11 @@ void move_buffer_out_of_pool(FILE* stream) noexcept {
   const auto bytes = static_cast<size_t>(stream->_IO_buf_end - shared);
   auto* own = static_cast<char*>(child_allocate_in_fork(bytes, alignof(max_align_t)));
   if (own != nullptr) std::memcpy(own, shared, bytes);
-  for (char** place : {&stream->_IO_read_ptr, &stream->_IO_read_end, &stream->_IO_read_base,
+  for (char** pointer : {&stream->_IO_read_ptr, &stream->_IO_read_end, &stream->_IO_read_base,
                        &stream->_IO_write_base, &stream->_IO_write_ptr, &stream->_IO_write_end,
                        &stream->_IO_buf_base, &stream->_IO_buf_end}) {
-    const auto offset = static_cast<size_t>(*place - shared);
-    if (offset <= bytes) *place = own == nullptr ? nullptr : own + offset;
+    const auto offset = static_cast<size_t>(*pointer - shared);
+    if (offset <= bytes) *pointer = own == nullptr ? nullptr : own + offset;
   }
 }
 

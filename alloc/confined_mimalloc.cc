@@ -165,7 +165,7 @@ static void bp_refuse(size_t bytes, size_t alignment, bedplate::HeapRefusal::Cau
     const bool is_far = huge_alignment > bedplate::kAlignmentBytesMax;
     if (is_far || (!bedplate::could_ever_serve(bytes, huge_alignment) &&
                    !bedplate::grow_boot_heap_for(bytes, huge_alignment))) {
-      bp_refuse(bytes, huge_alignment, is_far ? Cause::kAlignment : Cause::kNoPlace);
+      bp_refuse(bytes, huge_alignment, is_far ? Cause::kAlignment : Cause::kNeverFits);
       return nullptr;
     }
   }

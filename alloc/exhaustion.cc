@@ -22,7 +22,7 @@ std::atomic<uint64_t> refused_count{0};
 std::atomic<bool> is_appliance{false};
 OncePerSecond heap_messages;
 OncePerSecond limit_messages;
-OncePerSecond place_messages;
+OncePerSecond misfit_messages;
 
 struct Holding {
   OwnerName owner;
@@ -99,7 +99,7 @@ const char* cure_for_small_heap() noexcept {
 }
 
 // Reports that even an empty heap of this size could not serve the request.
-void tell_no_place(const HeapRefusal& refusal) noexcept {
+void tell_misfit(const HeapRefusal& refusal) noexcept {
   Error error = error_of(refusal);
   if (refusal.cause == HeapRefusal::Cause::kAlignment) {
     error.set_answer("the heap supports alignments of at most %s",
@@ -139,7 +139,7 @@ void tell_exhaustion(const HeapRefusal& refusal) noexcept {
 void handle_exhaustion(const HeapRefusal& refusal) {
   refused_count.fetch_add(1, std::memory_order_relaxed);
   if (refusal.cause != HeapRefusal::Cause::kExhausted) {
-    if (place_messages.try_pass()) tell_no_place(refusal);
+    if (misfit_messages.try_pass()) tell_misfit(refusal);
   } else if (HeapOwner owner; was_refused_by_limit(&owner)) {
     count_refusal(owner);
     if (limit_messages.try_pass()) tell_limit(refusal, owner);

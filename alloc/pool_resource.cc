@@ -29,8 +29,8 @@ void throw_bad_array_new_length() { throw std::bad_array_new_length(); }
 
 std::pmr::memory_resource* pool_resource() noexcept {
   // Never destroyed: containers with static storage may be destroyed in any order.
-  alignas(PoolResource) static std::byte place[sizeof(PoolResource)];
-  static PoolResource* const resource = ::new (place) PoolResource;
+  alignas(PoolResource) static std::byte memory[sizeof(PoolResource)];
+  static PoolResource* const resource = ::new (memory) PoolResource;
   return resource;
 }
 

@@ -32,9 +32,9 @@ struct ThreadHeaps {
   // By owner; heaps[0] exists as long as the thread does. No heap is deleted before the thread
   // ends.
   mi_heap_t* heaps[kHeapOwnerCountMax];
-  mi_heap_t* default_heap;    // the content of *default_place before it was taken away
-  mi_heap_t** default_place;  // the two words of the fast paths
-  uintptr_t* identity_place;
+  mi_heap_t* default_heap;    // the content of *default_word before it was taken away
+  mi_heap_t** default_word;  // the two words of the fast paths
+  uintptr_t* identity_word;
   pid_t tid;
   bool is_away;  // its words were taken away: the thread does not touch its heaps
   bool is_making_heap;
@@ -84,17 +84,17 @@ mi_heap_t* empty_heap() noexcept { return const_cast<mi_heap_t*>(&_mi_heap_empty
 
 // Atomic, because the other thread reads its words without a lock.
 void take_words(ThreadHeaps& thread) noexcept {
-  thread.default_heap = __atomic_load_n(thread.default_place, __ATOMIC_RELAXED);
-  __atomic_store_n(thread.default_place, empty_heap(), __ATOMIC_RELAXED);
-  __atomic_store_n(thread.identity_place, kNoIdentity, __ATOMIC_RELAXED);
+  thread.default_heap = __atomic_load_n(thread.default_word, __ATOMIC_RELAXED);
+  __atomic_store_n(thread.default_word, empty_heap(), __ATOMIC_RELAXED);
+  __atomic_store_n(thread.identity_word, kNoIdentity, __ATOMIC_RELAXED);
 }
 
 void give_words_back(ThreadHeaps& thread) noexcept {
   // The thread may have chosen another heap while its words were being taken.
-  if (__atomic_load_n(thread.default_place, __ATOMIC_RELAXED) == empty_heap()) {
-    __atomic_store_n(thread.default_place, thread.default_heap, __ATOMIC_RELAXED);
+  if (__atomic_load_n(thread.default_word, __ATOMIC_RELAXED) == empty_heap()) {
+    __atomic_store_n(thread.default_word, thread.default_heap, __ATOMIC_RELAXED);
   }
-  __atomic_store_n(thread.identity_place, thread.heaps[0]->thread_id, __ATOMIC_RELAXED);
+  __atomic_store_n(thread.identity_word, thread.heaps[0]->thread_id, __ATOMIC_RELAXED);
   thread.is_away = false;
 }
 
@@ -211,7 +211,7 @@ void empty(ThreadHeaps& thread) noexcept {
 bool put_aside(ThreadHeaps& thread) noexcept {
   take_words(thread);
   thread.is_away = is_blocked_in_system_call(thread.tid) && !is_inside(thread) &&
-                   __atomic_load_n(thread.default_place, __ATOMIC_RELAXED) == empty_heap();
+                   __atomic_load_n(thread.default_word, __ATOMIC_RELAXED) == empty_heap();
   if (!thread.is_away) give_words_back(thread);
   return thread.is_away;
 }
@@ -324,8 +324,8 @@ uint32_t heap_of_thread_in_use(mi_heap_t* heap) noexcept {
     return owner;
   }
   this_thread.heaps[0] = heap->tld->heap_backing;
-  this_thread.default_place = &_mi_heap_default;
-  this_thread.identity_place = &heap_identity;
+  this_thread.default_word = &_mi_heap_default;
+  this_thread.identity_word = &heap_identity;
   this_thread.tid = static_cast<pid_t>(syscall(SYS_gettid));
   heap_identity = heap->thread_id;
   const InsideHeap inside;

@@ -130,8 +130,8 @@ std::vector<CgroupLimit> cgroup_limits(CgroupResource resource, const std::strin
     const std::string_view controllers = take_until(&line, ':');
     if (number == "0" && controllers.empty()) {
       // Beside the first version, the second is mounted at /unified.
-      for (const char* place : {"", "/unified"}) {
-        add_limits(top + place, std::string(line), kind.second_version, is_memory, &limits);
+      for (const char* mount_point : {"", "/unified"}) {
+        add_limits(top + mount_point, std::string(line), kind.second_version, is_memory, &limits);
       }
     } else if (contains(controllers, kind.controller)) {
       add_limits(top + "/" + kind.controller, std::string(line), kind.first_version, is_memory,

@@ -27,14 +27,14 @@ std::optional<LogLevel> parse_log_level(std::string_view text) noexcept {
 }
 
 LogComponent::LogComponent(const char* name) noexcept : name_(name) {
-  std::atomic<LogComponent*>* place = &first_component;
-  LogComponent* behind = place->load(std::memory_order_relaxed);
+  std::atomic<LogComponent*>* link = &first_component;
+  LogComponent* behind = link->load(std::memory_order_relaxed);
   while (behind != nullptr && std::string_view(behind->name_) < name_) {
-    place = &behind->next_;
-    behind = place->load(std::memory_order_relaxed);
+    link = &behind->next_;
+    behind = link->load(std::memory_order_relaxed);
   }
   next_.store(behind, std::memory_order_relaxed);
-  place->store(this, std::memory_order_release);  // pairs with next() and first()
+  link->store(this, std::memory_order_release);  // pairs with next() and first()
 }
 
 LogLevel LogComponent::level() const noexcept {

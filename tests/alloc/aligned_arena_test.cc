@@ -110,7 +110,7 @@ TEST(AlignedArena, ServesUpToOneGiB) {
   BP_CHECK_PROBE(AlignmentsInOrdinaryMemory, "BEDPLATE_LEAVE_PINNED=no");
 }
 
-TEST(AlignedArena, GivesNoPlaceTwice) {
+TEST(AlignedArena, GivesNoBlockTwice) {
   BP_SKIP_UNDER_SANITIZER();
   BP_CHECK_PROBE(AlignmentsOfSeveralThreads);
 }

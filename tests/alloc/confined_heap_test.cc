@@ -237,7 +237,7 @@ BP_PROBE(HandlerOfRefusals) {
   volatile size_t too_many = kTiB;
   errno = 0;
   BP_PROBE_CHECK(allocate(too_many) == nullptr);
-  BP_PROBE_CHECK(is_told(1, kTiB, 0, kNoPlace));
+  BP_PROBE_CHECK(is_told(1, kTiB, 0, kNeverFits));
   BP_PROBE_CHECK(allocate(100) != nullptr);
   BP_PROBE_CHECK(calls == 1);
   // The largest block of an empty heap, which this heap cannot serve; then one byte more.
@@ -245,17 +245,17 @@ BP_PROBE(HandlerOfRefusals) {
   BP_PROBE_CHECK(allocate(everything) == nullptr);
   BP_PROBE_CHECK(is_told(2, everything, 0, kExhausted));
   BP_PROBE_CHECK(allocate(everything + 1) == nullptr);
-  BP_PROBE_CHECK(is_told(3, everything + 1, 0, kNoPlace));
+  BP_PROBE_CHECK(is_told(3, everything + 1, 0, kNeverFits));
   // The refusal of an aligned request has the requested size, not the size of the search.
   volatile size_t megabyte = kMiB;
   BP_PROBE_CHECK(test::keep(memalign(megabyte, everything - 2 * kMiB)) == nullptr);
   BP_PROBE_CHECK(is_told(4, everything - 2 * kMiB, kMiB, kExhausted));
   BP_PROBE_CHECK(test::keep(memalign(16 * megabyte, 7)) == nullptr);  // the heap has 12 MiB
-  BP_PROBE_CHECK(is_told(5, 7, 16 * kMiB, kNoPlace));
+  BP_PROBE_CHECK(is_told(5, 7, 16 * kMiB, kNeverFits));
   BP_PROBE_CHECK(test::keep(memalign(2048 * megabyte, 7)) == nullptr);
   BP_PROBE_CHECK(is_told(6, 7, 2 * kGiB, kAlignment));
   BP_PROBE_CHECK(allocate(too_many) == nullptr);
-  BP_PROBE_CHECK(is_told(7, kTiB, 0, kNoPlace));
+  BP_PROBE_CHECK(is_told(7, kTiB, 0, kNeverFits));
   set_exhaustion_handler(nullptr);
   BP_PROBE_CHECK(allocate(too_many) == nullptr);
   BP_PROBE_CHECK(calls == 7 && errno == ENOMEM);

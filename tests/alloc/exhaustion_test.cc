@@ -188,7 +188,7 @@ BP_PROBE(MoreThanCanBeSaid) {
   });
 }
 
-BP_PROBE(NoPlaceAtSuchAMultiple) {
+BP_PROBE(NoBlockAtSuchAMultiple) {
   refuse_absurd([] {
     volatile size_t bytes = 4096;
     return memalign(512 * kMiB, bytes);
@@ -285,7 +285,7 @@ TEST(Exhaustion, IsNotWhatARequestThatNoHeapCouldServeIsCalled) {
   const std::string largest = "even when empty, the heap has no block larger than 12224 KiB";
   check_told("MoreThanThereIs", "64 MiB: " + largest, kMore);
   check_told("MoreThanCanBeSaid", "18446744073709551615 bytes: " + largest, kMore);
-  check_told("NoPlaceAtSuchAMultiple",
+  check_told("NoBlockAtSuchAMultiple",
              "4 KiB at a multiple of 512 MiB: even when empty, the heap has no room for such a "
              "block; its largest block is 12224 KiB",
              kMore);

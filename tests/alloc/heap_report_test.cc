@@ -76,7 +76,7 @@ TEST(HeapReport, StatisticsTellWhatTheHeapKnows) {
   BP_CHECK_PROBE(HeapTellsOfItself, "BEDPLATE_BOOT_BYTES=64 MiB");
 }
 
-TEST(HeapReport, IsCutOffWhereItsPlaceIsTooSmall) {
+TEST(HeapReport, IsCutOffWhereItsBufferIsTooSmall) {
   BP_SKIP_UNDER_SANITIZER();
   char text[40];
   LONGS_EQUAL(sizeof text - 1, std::strlen(describe_heap(text, sizeof text)));

@@ -22,8 +22,8 @@ namespace {
 void tell(const char* what, const void* block, uint64_t bytes) {
   // The compiler would remove blocks that are not used.
   asm volatile("" : "+r"(block) : : "memory");
-  const char* place = process_pool().contains(block, bytes) ? "pool" : "own";
-  std::printf("%s: %s\n", what, block == nullptr ? "nothing" : place);
+  const char* owner = process_pool().contains(block, bytes) ? "pool" : "own";
+  std::printf("%s: %s\n", what, block == nullptr ? "nothing" : owner);
 }
 
 void tell_malloc_and_new(const std::string& when) {

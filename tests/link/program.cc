@@ -29,10 +29,10 @@ void* keep(void* block) {
   return block;
 }
 
-const char* place_of(const void* block) { return in_pool_range(block) ? "pool" : "own"; }
+const char* owner_of(const void* block) { return in_pool_range(block) ? "pool" : "own"; }
 
 void tell(const char* what, void* block) {
-  std::printf("%s: %s\n", what, block == nullptr ? "nothing" : place_of(block));
+  std::printf("%s: %s\n", what, block == nullptr ? "nothing" : owner_of(block));
 }
 
 void tell_and_free(const char* what, void* block) {
@@ -101,7 +101,7 @@ void use_the_pool() {
 }  // namespace
 
 int main() {
-  std::printf("before main: %s\n", place_of(early.get()));
+  std::printf("before main: %s\n", owner_of(early.get()));
   std::printf("segments: %" PRIu32 "\n", process_pool().segment_count());
   if (process_pool().segment_count() > 0) {
     std::printf("segment 0: %s\n", format_bytes(process_pool().segment(0).bytes).text);

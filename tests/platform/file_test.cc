@@ -112,7 +112,7 @@ TEST(File, TextIsReadAndTerminated) {
   STRCMP_EQUAL("hello", text);
 }
 
-TEST(File, TextLongerThanItsPlaceIsCutOff) {
+TEST(File, TextLongerThanItsBufferIsCutOff) {
   write_file("hello");
   char text[4];
   LONGS_EQUAL(3, read_text_file(path.c_str(), text, sizeof text).value());
@@ -136,7 +136,7 @@ TEST(File, ReadingADirectoryIsAnErrorThatNamesIt) {
   STRCMP_EQUAL((std::string("reading ") + directory).c_str(), result.error().doing);
 }
 
-TEST(File, NoPlaceForTheTerminatorIsAProgrammingError) {
+TEST(File, NoRoomForTheTerminatorIsAProgrammingError) {
   char text[1];
   BP_CHECK_DIES("assertion failed: capacity > 0", (void)read_text_file("/dev/null", text, 0));
 }

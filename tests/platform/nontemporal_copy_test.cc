@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kLinesMax = 9;
 constexpr size_t kBytesMax = kLinesMax * kCacheLineBytes;
 
-struct alignas(kCacheLineBytes) CopyPlace {
+struct alignas(kCacheLineBytes) CopyTarget {
   std::byte before[kCacheLineBytes];
   std::byte bytes[kBytesMax + kCacheLineBytes];
 };
@@ -23,7 +23,7 @@ struct alignas(kCacheLineBytes) CopyPlace {
 
 TEST_GROUP(NontemporalCopy) {
   alignas(kCacheLineBytes) std::byte from[kBytesMax + kCacheLineBytes];
-  CopyPlace place;
+  CopyTarget target;
 
   void setup() override {
     for (size_t i = 0; i < sizeof from; ++i) from[i] = static_cast<std::byte>(i * 7 + i / 256 + 1);
@@ -35,13 +35,13 @@ TEST(NontemporalCopy, CopiesWholeLines) {
   for (size_t lines = 0; lines <= kLinesMax; ++lines) {
     const size_t bytes = lines * kCacheLineBytes;
     for (size_t at = 0; at < kCacheLineBytes; ++at) {
-      std::fill_n(reinterpret_cast<std::byte*>(&place), sizeof place, std::byte{0xee});
-      copy_nontemporal(place.bytes, from + at, bytes);
+      std::fill_n(reinterpret_cast<std::byte*>(&target), sizeof target, std::byte{0xee});
+      copy_nontemporal(target.bytes, from + at, bytes);
       fence_nontemporal();
-      MEMCMP_EQUAL(from + at, place.bytes, bytes);
+      MEMCMP_EQUAL(from + at, target.bytes, bytes);
       const auto is_untouched = [](std::byte each) { return each == std::byte{0xee}; };
-      CHECK(std::all_of(place.before, place.bytes, is_untouched));
-      CHECK(std::all_of(place.bytes + bytes, std::end(place.bytes), is_untouched));
+      CHECK(std::all_of(target.before, target.bytes, is_untouched));
+      CHECK(std::all_of(target.bytes + bytes, std::end(target.bytes), is_untouched));
     }
   }
 }
@@ -56,7 +56,7 @@ TEST(NontemporalCopy, KnowsWholeLines) {
 
 TEST(NontemporalCopy, DebugBuildsKnowWhetherTheFenceIsDue) {
   CHECK_FALSE(is_nontemporal_fence_due);
-  copy_nontemporal(place.bytes, from, kCacheLineBytes);
+  copy_nontemporal(target.bytes, from, kCacheLineBytes);
   CHECK_EQUAL(BP_DEBUG == 1, is_nontemporal_fence_due);
   fence_nontemporal();
   CHECK_FALSE(is_nontemporal_fence_due);
@@ -71,14 +71,14 @@ TEST(NontemporalCopy, WhatIsToldBehindTheFenceIsThere) {
     for (uint32_t round = 1; round <= kRounds; ++round) {
       while (told.load(std::memory_order_acquire) != round) std::this_thread::yield();
       for (size_t i = 0; i < kBytesMax; ++i) {
-        wrong_count += place.bytes[i] == static_cast<std::byte>(round) ? 0 : 1;
+        wrong_count += target.bytes[i] == static_cast<std::byte>(round) ? 0 : 1;
       }
       seen.store(round, std::memory_order_release);
     }
   });
   for (uint32_t round = 1; round <= kRounds; ++round) {
     std::fill_n(from, kBytesMax, static_cast<std::byte>(round));
-    copy_nontemporal(place.bytes, from, kBytesMax);
+    copy_nontemporal(target.bytes, from, kBytesMax);
     fence_nontemporal();
     told.store(round, std::memory_order_release);
     while (seen.load(std::memory_order_acquire) != round) std::this_thread::yield();

@@ -25,7 +25,7 @@ TEST(PlainLines, HaveAWordEach) {
   STRCMP_EQUAL("1\xc3\xa4# ", read("\xc3\xa4#\n").c_str());
 }
 
-TEST(PlainLines, WhatNobodySeesIsRefusedByItsPlace) {
+TEST(PlainLines, WhatNobodySeesIsRefusedByItsPosition) {
   using namespace std::string_view_literals;
   STRCMP_EQUAL("1:1 a byte order mark", read("\xef\xbb\xbf"
                                              "a:1\n")

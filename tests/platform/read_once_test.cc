@@ -28,11 +28,11 @@ void check_copies() {
       std::byte before[8] = {};
       Bytes<kBytes> copy;
       std::byte behind[8] = {};
-    } place;
-    place.copy = read_once<Bytes<kBytes>>(from + at);
-    MEMCMP_EQUAL(from + at, place.copy.data(), kBytes);
-    for (size_t i = 0; i < 8; ++i) CHECK(place.before[i] == std::byte{0});
-    for (size_t i = 0; i < 8; ++i) CHECK(place.behind[i] == std::byte{0});
+    } target;
+    target.copy = read_once<Bytes<kBytes>>(from + at);
+    MEMCMP_EQUAL(from + at, target.copy.data(), kBytes);
+    for (size_t i = 0; i < 8; ++i) CHECK(target.before[i] == std::byte{0});
+    for (size_t i = 0; i < 8; ++i) CHECK(target.behind[i] == std::byte{0});
   }
 }
 

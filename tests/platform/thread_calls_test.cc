@@ -158,9 +158,9 @@ TEST(ThreadCalls, WorkersOfIoUringAreTheKernels) {
   if (const int refused = io_uring_queue_init(2, &ring, 0); refused < 0) {
     BP_SKIP("this machine has no io_uring");
   }
-  char place[] = "/tmp/bedplate-calls-XXXXXX";
-  const Fd file(mkstemp(place));
-  unlink(place);
+  char path[] = "/tmp/bedplate-calls-XXXXXX";
+  const Fd file(mkstemp(path));
+  unlink(path);
   io_uring_sqe* entry = io_uring_get_sqe(&ring);
   io_uring_prep_fsync(entry, file.number(), 0);
   entry->flags |= IOSQE_ASYNC;

@@ -34,7 +34,7 @@ TEST(TraceRing, ARecordHasWhatTheRequestCarried) {
   CHECK_EQUAL(100, record.passed[2]);
 }
 
-TEST(TraceRing, TheOldestGivesItsPlace) {
+TEST(TraceRing, TheOldestGivesWay) {
   RequestTrace trace;
   trace.begin(1);
   for (uint64_t handle = 1; handle <= 4; ++handle) ring.write(0, trace, {.handle = handle});

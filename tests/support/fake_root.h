@@ -23,10 +23,10 @@ class FakeRoot {
   const std::string& path() const noexcept { return path_; }
 
   void write(const std::string& file, const std::string& text) {
-    const std::filesystem::path place(path_ + file);
+    const std::filesystem::path target(path_ + file);
     std::error_code ignored;
-    std::filesystem::create_directories(place.parent_path(), ignored);
-    std::ofstream(place) << text;
+    std::filesystem::create_directories(target.parent_path(), ignored);
+    std::ofstream(target) << text;
   }
 
  private:

@@ -58,7 +58,7 @@ class ProbeCounter {
   static constexpr uint8_t kNop = 0x90;
   static constexpr uint8_t kBreakpoint = 0xcc;
   // The addresses in a note of SystemTap: the probe, the expected .stapsdt.base, a semaphore.
-  struct Place {
+  struct Addresses {
     uint64_t site;
     uint64_t base;
     uint64_t semaphore;
@@ -114,11 +114,11 @@ class ProbeCounter {
       for (uint64_t note = one.sh_offset; note < one.sh_offset + one.sh_size;) {
         const auto head = at(note, ElfW(Nhdr){});
         const uint64_t body = note + sizeof head + (head.n_namesz + 3) / 4 * 4;
-        const auto place = at(body, Place{});
-        const std::string_view provider(all.data() + body + sizeof place);
+        const auto addresses = at(body, Addresses{});
+        const std::string_view provider(all.data() + body + sizeof addresses);
         const std::string_view name(provider.data() + provider.size() + 1);
         if (provider == "bedplate" && name == wanted) {
-          sites().push_back(reinterpret_cast<uint8_t*>(place.site + load_bias()));
+          sites().push_back(reinterpret_cast<uint8_t*>(addresses.site + load_bias()));
         }
         note = body + (head.n_descsz + 3) / 4 * 4;
       }
