@@ -163,16 +163,16 @@ Result<void> BlockServer::add_volumes(const Carve& carve, const OpenVolume& open
 void BlockServer::make_connections() noexcept {
   connection_stride_bytes_ = connection_stride(options_);
   for (uint32_t i = options_.max_connections; i-- > 0;) {
-    std::byte* place = connection_memory_.data() + i * connection_stride_bytes_;
+    std::byte* memory = connection_memory_.data() + i * connection_stride_bytes_;
     auto* slots =
-        reinterpret_cast<BlockRequest*>(place + align_up(sizeof(nbd::Connection), kCacheLineBytes));
+        reinterpret_cast<BlockRequest*>(memory + align_up(sizeof(nbd::Connection), kCacheLineBytes));
     for (uint32_t k = 0; k < options_.requests_per_connection; ++k) new (&slots[k]) BlockRequest;
     TlsStream* tls = nullptr;
     if (options_.has_tls) {
       tls = new (tls_memory_.data() + i * kTlsStrideBytes) TlsStream(*wiring_.tls);
     }
     auto* connection =
-        new (place) nbd::Connection(environment_, {slots, options_.requests_per_connection}, tls);
+        new (memory) nbd::Connection(environment_, {slots, options_.requests_per_connection}, tls);
     connection->handshake_timer = {&BlockServer::handshake_expired, connection};
     free_.push(*connection);
   }

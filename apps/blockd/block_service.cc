@@ -45,7 +45,7 @@ std::vector<uint32_t> number_shards(const std::vector<uint32_t>& shards,
 std::string file_name_of(size_t volume_index) { return "volume" + std::to_string(volume_index); }
 
 // Names the volume's store, for messages.
-std::string place_of(const VolumeSettings& volume) {
+std::string store_name_of(const VolumeSettings& volume) {
   if (volume.is_rbd()) return "the Ceph image " + volume.rbd;
   if (!volume.is_nvme()) return volume.path();
   return "namespace " + std::to_string(volume.nvme.space) + " of the NVMe drive " +
@@ -122,7 +122,7 @@ Result<FilePlan> BlockService::file_plan(size_t volume_index) {
 }
 
 // The shard of each volume, by its index in the configuration.
-void BlockService::place_volumes(const Configuration& configuration,
+void BlockService::assign_shards(const Configuration& configuration,
                                  const std::vector<uint32_t>& shards) {
   volume_shards_ = number_shards(shards, options_.volumes);
   shard_names_.clear();
@@ -136,7 +136,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   settings_.plain_text = plan.plain_text();
   settings_.tls.user = plan.configuration().appliance.user;
   const std::vector<uint32_t> shards = volume_shards(plan);
-  place_volumes(plan.configuration(), shards);
+  assign_shards(plan.configuration(), shards);
   for (const SegmentRequest& request : plan_block_server(options_)) {
     plan.segment(request.owner, request.carves, request.placement);
   }
@@ -168,7 +168,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
                              name,
                              sizeof(StoreCounters),
                              described_counters<StoreCounters>(),
-                             {{"place", place_of(volume)}}});
+                             {{"place", store_name_of(volume)}}});
     if (volume.is_nvme()) {
       BP_TRY(drives_.add(volume.name, volume.nvme, volume.bytes, shards[i]));
       continue;
@@ -293,7 +293,7 @@ Result<void> BlockService::create(ServiceContext& context) {
     shards.push_back(volume.is_nvme() ? drives_.shard_of(volume.name)
                                       : volume_shards_[options_.volumes[i].shard]);
   }
-  place_volumes(context.configuration(), shards);
+  assign_shards(context.configuration(), shards);
   BlockServerWiring wiring = {.connections_loop = &context.loop(connections),
                               .sockets = &context.sockets(connections),
                               .connection_counters = connection_counters};
@@ -329,14 +329,14 @@ void BlockService::tell_silence(Volume& volume, const VolumeSettings& settings) 
   StoreCounters& counters = *volume.store_counters;
   const Change change = volume.silence.look(counters, monotonic_ns());
   if (change == Change::kNone) return;
-  const std::string place = place_of(settings);
+  const std::string store = store_name_of(settings);
   if (change == Change::kAnswers) {
-    BP_LOG_WARNING("%s answers again", place.c_str());
+    BP_LOG_WARNING("%s answers again", store.c_str());
     return;
   }
   BP_LOG_WARNING("%s has completed none of %llu operations for %llu s: clients of volume %s are "
                  "waiting",
-                 place.c_str(), static_cast<unsigned long long>(counters.operations.read()),
+                 store.c_str(), static_cast<unsigned long long>(counters.operations.read()),
                  static_cast<unsigned long long>(StoreSilence::kToldNs / kNsPerSecond),
                  settings.name.c_str());
 }
@@ -355,7 +355,7 @@ void BlockService::tick() noexcept {
         "%s: a flush has failed, and writes since the previous flush may be lost; FLUSH and FUA "
         "answer EIO until the volume is opened again: find the cause (dmesg), check the data of "
         "its clients, and start again",
-        place_of(settings_.volumes[i]).c_str());
+        store_name_of(settings_.volumes[i]).c_str());
   }
   drives_.tick();
   // The drives shut down only after all clients are served.

@@ -46,7 +46,7 @@ class BlockService final : public Service {
 
  private:
   void plan_trace(ServicePlan& plan) const;
-  void place_volumes(const Configuration& configuration, const std::vector<uint32_t>& shards);
+  void assign_shards(const Configuration& configuration, const std::vector<uint32_t>& shards);
   static void tell_silence(Volume& volume, const VolumeSettings& settings) noexcept;
   nbd::Tls tls_of(int listener) const;
   Result<void> connect_tls(ServiceContext& context);

@@ -78,11 +78,11 @@ class ReplyQueue {
     }
   }
 
-  // Appends the reply with its header at `place`. Returns the address for the next reply's header.
+  // Appends the reply with its header at `destination`. Returns the address for the next reply's header.
   std::byte* append_reply(const BlockRequest& request, bool structured_replies,
-                          std::byte* place) noexcept {
+                          std::byte* destination) noexcept {
     const Request& wire = request.wire;
-    const ReplyBytes header(place, kMaxReplyHeaderBytes);
+    const ReplyBytes header(destination, kMaxReplyHeaderBytes);
     const bool is_read = wire.command == Command::kRead;
     const bool failed = request.error != ErrorCode::kNone;
     size_t header_bytes = 0;
@@ -100,9 +100,9 @@ class ReplyQueue {
       data_bytes = request.done_bytes;
       header_bytes = encode_block_status(header, wire.cookie, static_cast<uint32_t>(data_bytes));
     }
-    append(place, header_bytes);
+    append(destination, header_bytes);
     if (data_bytes > 0) append(request.data, data_bytes);
-    return place + header_bytes;
+    return destination + header_bytes;
   }
 
   TailQueue<&BlockRequest::next> ready_;

@@ -113,9 +113,9 @@ class ServiceContext {
   // runtime's, for as long as shards run. Errors: no struct of this name and size.
   template <typename Counters>
   Result<Counters*> counters(const char* name, std::string_view instance = "") {
-    auto place = counter_memory(name, instance, sizeof(Counters));
-    if (!place.ok()) return place.error();
-    return new (place.value()) Counters;
+    auto memory = counter_memory(name, instance, sizeof(Counters));
+    if (!memory.ok()) return memory.error();
+    return new (memory.value()) Counters;
   }
   // Sets a label of one of the service's sets (CounterSet::labels). Before the seal. Requires: the
   // label is planned.

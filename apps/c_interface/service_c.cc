@@ -81,9 +81,9 @@ Result<void> CService::create(ServiceContext& its_context) {
     BP_TRY_ASSIGN(const auto memory, context->counter_memory(counters.name, "", counters.bytes));
     counter_memory = static_cast<std::byte*>(memory);
     for (const CounterDescription& counter : counters.counters) {
-      std::byte* const place = counter_memory + counter.offset;
-      counter.kind == CounterKind::kHistogram ? static_cast<void>(new (place) Histogram)
-                                              : static_cast<void>(new (place) Counter);
+      std::byte* const memory = counter_memory + counter.offset;
+      counter.kind == CounterKind::kHistogram ? static_cast<void>(new (memory) Histogram)
+                                              : static_cast<void>(new (memory) Counter);
     }
   }
   if (c_.create == nullptr) return {};
@@ -232,7 +232,7 @@ void* bp_carve(bp_context* context, const char* owner, size_t* bytes) {
 }
 
 // The memory of a planned counter.
-static std::byte* counter_place(bp_context* context, const char* name, bool is_histogram) {
+static std::byte* memory_of_counter(bp_context* context, const char* name, bool is_histogram) {
   CService& service = of(context);
   for (const CounterDescription& counter : service.counters.counters) {
     if (counter.name != name) continue;
@@ -243,7 +243,7 @@ static std::byte* counter_place(bp_context* context, const char* name, bool is_h
   return nullptr;
 }
 bp_counter* bp_counter_of(bp_context* context, const char* name) {
-  return reinterpret_cast<bp_counter*>(counter_place(context, name, false));
+  return reinterpret_cast<bp_counter*>(memory_of_counter(context, name, false));
 }
 void bp_counter_add(bp_counter* counter, uint64_t amount) {
   reinterpret_cast<Counter*>(counter)->add(amount);
@@ -252,7 +252,7 @@ void bp_counter_set(bp_counter* counter, uint64_t value) {
   reinterpret_cast<Counter*>(counter)->set(value);
 }
 bp_histogram* bp_histogram_of(bp_context* context, const char* name) {
-  return reinterpret_cast<bp_histogram*>(counter_place(context, name, true));
+  return reinterpret_cast<bp_histogram*>(memory_of_counter(context, name, true));
 }
 void bp_histogram_add(bp_histogram* histogram, uint64_t value) {
   reinterpret_cast<Histogram*>(histogram)->add(value);

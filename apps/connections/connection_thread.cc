@@ -153,26 +153,26 @@ void ConnectionThread::accept_from(int listener) noexcept {
       return;
     }
     if (is_refused(&fd)) continue;
-    Connection* place = place_for_one(false);
-    if (place == nullptr) {
+    Connection* slot = slot_for_one(false);
+    if (slot == nullptr) {
       options_.counters->turned_away.add(1);
       char room[kSaidBytes];
       let_go(std::move(fd), options_.too_many(options_.context, std::span(room)));
       continue;
     }
-    BP_DCHECK(!place->fd.is_open() && open_count_ < connections_.size());
-    BP_DCHECK(!place->session->is_held());
+    BP_DCHECK(!slot->fd.is_open() && open_count_ < connections_.size());
+    BP_DCHECK(!slot->session->is_held());
     const int without_delay = 1;  // a Unix socket has no such option
     setsockopt(fd.number(), IPPROTO_TCP, TCP_NODELAY, &without_delay, sizeof without_delay);
-    begin_connection(place, std::move(fd));
+    begin_connection(slot, std::move(fd));
   }
 }
 
-void ConnectionThread::begin_connection(Connection* place, Fd fd) noexcept {
-  place->fd = std::move(fd);
-  place->session->open(place->fd.number());
-  place->since_ns = now_ns_;
-  place->is_lingering = false;
+void ConnectionThread::begin_connection(Connection* slot, Fd fd) noexcept {
+  slot->fd = std::move(fd);
+  slot->session->open(slot->fd.number());
+  slot->since_ns = now_ns_;
+  slot->is_lingering = false;
   ++open_count_;
 }
 
@@ -180,14 +180,14 @@ void ConnectionThread::begin_connection(Connection* place, Fd fd) noexcept {
 void ConnectionThread::take_line() noexcept {
   if (line_ != nullptr || now_ns_ < line_again_ns_) return;
   if (!line_fd_.is_open()) line_fd_ = options_.line->open();
-  Connection* const place = line_fd_.is_open() ? place_for_one(true) : nullptr;
-  if (place == nullptr) {
+  Connection* const slot = line_fd_.is_open() ? slot_for_one(true) : nullptr;
+  if (slot == nullptr) {
     line_again_ns_ = now_ns_ + kLineAgainNs;
     return;
   }
-  line_ = place;
-  begin_connection(place, std::move(line_fd_));
-  place->session->begin_line();
+  line_ = slot;
+  begin_connection(slot, std::move(line_fd_));
+  slot->session->begin_line();
 }
 
 // Keeps the line's descriptor open for another session.
@@ -221,13 +221,13 @@ void ConnectionThread::let_go(Fd fd, std::string_view words) noexcept {
   [[maybe_unused]] const ssize_t sent =
       ::send(fd.number(), words.data(), words.size(), MSG_NOSIGNAL);
   shutdown(fd.number(), SHUT_WR);
-  Leaving* place = &leaving_[0];
+  Leaving* slot = &leaving_[0];
   for (Leaving& each : leaving_) {
-    if (!place->fd.is_open()) break;
-    if (!each.fd.is_open() || each.since_ns < place->since_ns) place = &each;
+    if (!slot->fd.is_open()) break;
+    if (!each.fd.is_open() || each.since_ns < slot->since_ns) slot = &each;
   }
-  place->fd = std::move(fd);
-  place->since_ns = now_ns_;
+  slot->fd = std::move(fd);
+  slot->since_ns = now_ns_;
 }
 
 void ConnectionThread::hear_out(Leaving* leaving, bool is_ready) noexcept {
@@ -247,7 +247,7 @@ void ConnectionThread::look(Connection* connection) noexcept {
 }
 
 // Returns a free slot, or the slot of the connection that has been idle longest, which it closes.
-ConnectionThread::Connection* ConnectionThread::place_for_one(bool is_for_line) noexcept {
+ConnectionThread::Connection* ConnectionThread::slot_for_one(bool is_for_line) noexcept {
   const size_t client_count_max = connections_.size() - (options_.line != nullptr ? 1 : 0);
   const bool may_take_free = is_for_line || client_count() < client_count_max;
   Connection* silent = nullptr;

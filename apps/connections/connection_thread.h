@@ -108,8 +108,8 @@ class ConnectionThread {
   void let_go(Fd fd, std::string_view words) noexcept;
   void hear_out(Leaving* leaving, bool is_ready) noexcept;
   void accept_from(int listener) noexcept;
-  Connection* place_for_one(bool is_for_line) noexcept;
-  void begin_connection(Connection* place, Fd fd) noexcept;
+  Connection* slot_for_one(bool is_for_line) noexcept;
+  void begin_connection(Connection* slot, Fd fd) noexcept;
   void take_line() noexcept;
   void leave_line() noexcept;
   void serve(Connection* connection, short events) noexcept;

@@ -130,7 +130,7 @@ Result<void> ControlService::create(ServiceContext& context) {
   add_all_methods(configuration.services, &runtime_, &methods_);
   return thread_.create({.name = name(),
                          .counters = &site_.counters->connections,
-                         .too_many = &ControlService::no_place,
+                         .too_many = &ControlService::too_many,
                          .refusal = &ControlService::refusal,
                          .context = this,
                          .line = settings_.serial.empty() ? nullptr : &line_},
@@ -166,7 +166,7 @@ std::string_view ControlService::refusal(void* self, int fd, std::span<char> roo
 
 // Names a stuck shard if there is one: more connections help little then, since each one that calls
 // it keeps its slot.
-std::string_view ControlService::no_place(void* self, std::span<char> room) noexcept {
+std::string_view ControlService::too_many(void* self, std::span<char> room) noexcept {
   const ControlSite& site = static_cast<ControlService*>(self)->site_;
   const EventLoop* stuck = nullptr;
   uint64_t late_count = 0;

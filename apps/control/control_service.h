@@ -50,7 +50,7 @@ class ControlService final : public Service {
     return settings_.max_connections + (settings_.serial.empty() ? 0 : 1);
   }
   static std::string_view refusal(void* self, int fd, std::span<char> room) noexcept;
-  static std::string_view no_place(void* self, std::span<char> room) noexcept;
+  static std::string_view too_many(void* self, std::span<char> room) noexcept;
 
   ControlSettings settings_;
   std::string (*plan_text_)(const AppliancePlan&, const Configuration&);

@@ -63,7 +63,7 @@ std::string word_of(std::string_view words, uint64_t index) {
 class TraceTables {
  public:
   // Returns false if the tables point out of the file.
-  bool place(const CountersHeader& header) noexcept {
+  bool locate(const CountersHeader& header) noexcept {
     begin_ = header.rings.offset;
     file_bytes_ = header.file_bytes;
     rings_ = header.rings;
@@ -199,9 +199,9 @@ Result<TraceSnapshot> TraceSnapshot::take(int fd, const std::string& path,
   }
   TraceTables tables;
   TraceSnapshot snapshot;
-  const bool is_placed = tables.place(header);
-  const bool is_cut = is_placed && !tables.take(fd);
-  if (!is_placed || (!is_cut && !tables.are_consistent())) {
+  const bool is_located = tables.locate(header);
+  const bool is_cut = is_located && !tables.take(fd);
+  if (!is_located || (!is_cut && !tables.are_consistent())) {
     return unusable.set_answer("its records point outside the file").set_cure("%s", spoiled);
   }
   if (is_cut || !tables.read(fd, told, &snapshot)) {

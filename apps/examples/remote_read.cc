@@ -38,9 +38,9 @@ struct Reading : Completion {
   class RemoteRead* self = nullptr;
 };
 
-// The byte at `place`: the text, a NUL, and then the low byte of the position itself.
-char byte_of(std::string_view text, size_t place) {
-  return place < text.size() ? text[place] : place == text.size() ? '\0' : static_cast<char>(place);
+// The byte at `position`: the text, a NUL, and then the low byte of the position itself.
+char byte_of(std::string_view text, size_t position) {
+  return position < text.size() ? text[position] : position == text.size() ? '\0' : static_cast<char>(position);
 }
 void write(std::span<std::byte> memory, std::string_view text) {
   for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(byte_of(text, i));

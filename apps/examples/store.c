@@ -42,10 +42,10 @@ static const char* get(const char* key) {
 }
 
 static const char* set(const entry* given) {
-  entry* place = find(given->key);
-  if (place == NULL && store.count == store.entries_max) return "FULL\n";
-  if (place == NULL) place = &store.entries[store.count++];
-  *place = *given;
+  entry* slot = find(given->key);
+  if (slot == NULL && store.count == store.entries_max) return "FULL\n";
+  if (slot == NULL) slot = &store.entries[store.count++];
+  *slot = *given;
   return "STORED\n";
 }
 

@@ -113,10 +113,10 @@ TestPicture::Colour TestPicture::colour_at(uint32_t column, uint32_t row,
   constexpr uint32_t kDigitCount = 8;
   if (row >= kDigitRow) {
     const uint32_t line = row - kDigitRow - 1;
-    const uint32_t place = column / 5;
+    const uint32_t position = column / 5;
     if (row == kDigitRow || line >= 5 || column % 5 == 0 || column % 5 == 4) return kBlack;
-    if (place >= kDigitCount) return kBlack;
-    for (uint32_t i = place + 1; i < kDigitCount; ++i) number /= 10;
+    if (position >= kDigitCount) return kBlack;
+    for (uint32_t i = position + 1; i < kDigitCount; ++i) number /= 10;
     const uint32_t bits = kDigits[number % 10] >> (3 * (4 - line)) & 7;
     return (bits >> (3 - column % 5) & 1) != 0 ? kWhite : kBlack;
   }

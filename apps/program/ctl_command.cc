@@ -57,7 +57,7 @@ Error failure(const std::string& path, const std::string& method) {
 }
 
 // The path of the line or of the socket.
-Result<std::string> place_to_ask(const Arguments& arguments) {
+Result<std::string> path_to_ask(const Arguments& arguments) {
   if (const char* option = asked_line_option(arguments)) return arguments.value(option);
   const std::string directory = arguments.value("--directory", "/run/bedplate");
   if (arguments.has("--name")) return control_path(directory, arguments.value("--name"));
@@ -111,9 +111,9 @@ int ctl_command(const Arguments& arguments) {
   const std::string& method = arguments.operands[0];
   int exit_code = kExitGood;
   if (!check_asked_line(arguments, "ctl", &exit_code)) return exit_code;
-  auto place = place_to_ask(arguments);
-  if (!place.ok()) return fail(place.error());
-  const std::string& path = place.value();
+  auto found = path_to_ask(arguments);
+  if (!found.ok()) return fail(found.error());
+  const std::string& path = found.value();
   auto client = asked_line_option(arguments) == nullptr ? ControlClient::connect(path)
                                                         : open_asked_line(arguments);
   if (!client.ok()) return fail(client.error());

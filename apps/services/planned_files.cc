@@ -121,10 +121,10 @@ long holder_of(const struct stat& status) {
   std::string line;
   while (std::getline(locks, line)) {
     std::istringstream words(line);
-    std::string number, kind, advice, mode, place;
+    std::string number, kind, advice, mode, file;
     long pid = 0;
-    words >> number >> kind >> advice >> mode >> pid >> place;
-    if (kind == "FLOCK" && place == wanted && pid > 0) return pid;
+    words >> number >> kind >> advice >> mode >> pid >> file;
+    if (kind == "FLOCK" && file == wanted && pid > 0) return pid;
   }
   return 0;
 }
@@ -176,9 +176,9 @@ Result<void> lock(const ServiceNeeds& service, const FilePlan& plan, int fd) {
 
 // Identifies a file under any of its names: by device and inode; a missing file by its directory
 // and name.
-using FilePlace = std::string;
+using FileIdentity = std::string;
 
-FilePlace place_of(int fd) {
+FileIdentity identity_of(int fd) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return "";
   const bool is_device = S_ISBLK(status.st_mode);  // it may have several nodes
@@ -186,7 +186,7 @@ FilePlace place_of(int fd) {
                    : std::to_string(status.st_dev) + " " + std::to_string(status.st_ino);
 }
 
-FilePlace place_of(const std::string& path) {
+FileIdentity identity_of(const std::string& path) {
   char target[PATH_MAX];
   std::string at = path;
   for (int links = 0; links < kLinksMax; ++links) {
@@ -205,8 +205,8 @@ class FileClaims {
   // `planned` outlives this object; `plan` is the same with its present path. Errors: another plan
   // has the file, and one of the two writes.
   Result<void> add(const ServiceNeeds& service, const FilePlan& planned, const FilePlan& plan,
-                   const FilePlace& place) {
-    const auto [begin, end] = claims_.equal_range(place);
+                   const FileIdentity& identity) {
+    const auto [begin, end] = claims_.equal_range(identity);
     for (auto at = begin; at != end; ++at) {
       const auto [other_service, other] = at->second;
       const bool writes = plan.is_writable || other->is_writable;
@@ -216,12 +216,12 @@ class FileClaims {
                        where_it_is_said(*other_service, *other).c_str());
       return error.set_cure("name another file: a file has only one writer");
     }
-    claims_.insert({place, {&service, &planned}});
+    claims_.insert({identity, {&service, &planned}});
     return {};
   }
 
  private:
-  std::multimap<FilePlace, std::pair<const ServiceNeeds*, const FilePlan*>> claims_;
+  std::multimap<FileIdentity, std::pair<const ServiceNeeds*, const FilePlan*>> claims_;
 };
 
 // Asks the service whether the content of its file may be overwritten.
@@ -289,7 +289,7 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
   if (!opened.fd.is_open()) {
     const bool would_be_created = errno == ENOENT && plan.is_created && !may_create;
     if (would_be_created && access(directory_of(plan.path).c_str(), W_OK | X_OK) == 0) {
-      BP_TRY(claims->add(service, need.plan, plan, place_of(plan.path)));
+      BP_TRY(claims->add(service, need.plan, plan, identity_of(plan.path)));
       BP_TRY(check_limit(service, plan, 0));
       return opened;
     }
@@ -304,7 +304,7 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
   opened.options.operation_count_max = plan.operation_count_max;
   opened.options.tells_extents = plan.tells_extents;
   if (plan.is_direct) opened.options.alignment_bytes = direct_alignment_bytes(fd, is_device);
-  BP_TRY(claims->add(service, need.plan, plan, place_of(fd)));
+  BP_TRY(claims->add(service, need.plan, plan, identity_of(fd)));
   if (is_locked(plan)) BP_TRY(lock(service, plan, fd));
   if (plan.keeper != nullptr) BP_TRY(check_content(service, plan, fd));
   BP_TRY(check_size(service, plan, opened));

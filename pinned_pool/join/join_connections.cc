@@ -30,7 +30,7 @@ JoinConnections::JoinConnections(JoinWatch& watch, ClosingThread& closing, uint3
   silent_.reserve(kSilentCountMax + 1);
 }
 
-uint32_t JoinConnections::place_of(const JoinConnection& connection) const noexcept {
+uint32_t JoinConnections::index_of(const JoinConnection& connection) const noexcept {
   BP_DCHECK(&connection >= connections_.data() &&
             &connection < connections_.data() + connections_.size());
   return static_cast<uint32_t>(&connection - connections_.data());
@@ -52,7 +52,7 @@ JoinConnection* JoinConnections::begin(Fd&& socket, uint64_t deadline_ns) noexce
   connection.pid = peer.pid;
   connection.uid = peer.uid;
   connection.deadline_ns = deadline_ns;
-  silent_.push_back(place_of(connection));
+  silent_.push_back(index_of(connection));
   BP_ASSERT(silent_.size() <= kSilentCountMax + 1);  // the reserved capacity
   BP_DCHECK_SLOW(is_valid());
   return &connection;
@@ -77,10 +77,10 @@ void JoinConnections::close_all() noexcept {
 }
 
 bool JoinConnections::watch(const JoinConnection& connection, Watched watched) noexcept {
-  const uint64_t place = place_of(connection);
+  const uint64_t index = index_of(connection);
   const uint32_t events = watched == Watched::kPipe ? 0u : EPOLLIN;  // 0: only the hang-up
   return watch_.add(descriptor_of(connection, watched), events,
-                    uint64_t{connection.use} << 32 | place << 2 | static_cast<uint64_t>(watched));
+                    uint64_t{connection.use} << 32 | index << 2 | static_cast<uint64_t>(watched));
 }
 
 void JoinConnections::close(JoinConnection& connection, Watched watched) noexcept {
@@ -105,9 +105,9 @@ uint64_t JoinConnections::silent_due_ns() const noexcept {
 }
 
 JoinConnection& JoinConnections::choose_to_drop(ptrdiff_t* its_user_has) noexcept {
-  const auto count_of = [this](uint32_t place) {
+  const auto count_of = [this](uint32_t index) {
     return std::count_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
-      return connections_[other].uid == connections_[place].uid;
+      return connections_[other].uid == connections_[index].uid;
     });
   };
   uint32_t leaves = silent_.back();
@@ -116,11 +116,11 @@ JoinConnection& JoinConnections::choose_to_drop(ptrdiff_t* its_user_has) noexcep
     leaves = *std::find_if(silent_.begin(), silent_.end(), [&](uint32_t other) {
       return connections_[other].uid == connections_[leaves].uid;
     });
-  for (const uint32_t place : silent_) {
-    const auto count = count_of(place);
+  for (const uint32_t index : silent_) {
+    const auto count = count_of(index);
     if (count <= most) continue;
     most = count;
-    leaves = place;
+    leaves = index;
   }
   BP_ASSERT(connections_[leaves].phase == Phase::kConnected);
   *its_user_has = most;
@@ -128,17 +128,17 @@ JoinConnection& JoinConnections::choose_to_drop(ptrdiff_t* its_user_has) noexcep
 }
 
 void JoinConnections::end_silence(const JoinConnection& connection) noexcept {
-  const auto its = std::find(silent_.begin(), silent_.end(), place_of(connection));
+  const auto its = std::find(silent_.begin(), silent_.end(), index_of(connection));
   BP_ASSERT(its != silent_.end());
   silent_.erase(its);
 }
 
 bool JoinConnections::are_silent_ones_valid() const noexcept {
   uint64_t deadline_ns = 0;
-  for (const uint32_t place : silent_) {
-    const JoinConnection& connection = connections_[place];
+  for (const uint32_t index : silent_) {
+    const JoinConnection& connection = connections_[index];
     if (connection.phase != Phase::kConnected || connection.deadline_ns < deadline_ns ||
-        std::count(silent_.begin(), silent_.end(), place) != 1) {
+        std::count(silent_.begin(), silent_.end(), index) != 1) {
       return false;
     }
     deadline_ns = connection.deadline_ns;

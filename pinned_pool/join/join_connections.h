@@ -102,7 +102,7 @@ class JoinConnections {
   bool is_valid() const noexcept;
 
  private:
-  uint32_t place_of(const JoinConnection& connection) const noexcept;
+  uint32_t index_of(const JoinConnection& connection) const noexcept;
   bool are_silent_ones_valid() const noexcept;
 
   JoinWatch& watch_;

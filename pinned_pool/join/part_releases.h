@@ -39,8 +39,8 @@ class PartReleases {
     is_renewing_ = false;
     const auto count = static_cast<uint32_t>(connections.size());
     for (uint32_t i = 0; i < count; ++i) {
-      const uint32_t place = (from_ + i) % count;
-      JoinConnection& connection = connections[place];
+      const uint32_t index = (from_ + i) % count;
+      JoinConnection& connection = connections[index];
       if (!connection.is_quiet()) continue;
       const JoinRoster::Release outcome = roster.try_release(connection.instance);
       if (outcome == JoinRoster::Release::kNotYet) continue;
@@ -51,7 +51,7 @@ class PartReleases {
         freed(connection);
       }
       if (monotonic_ns() - now < kTurnNs) continue;
-      from_ = place + 1;
+      from_ = index + 1;
       break;
     }
     if (is_renewing_) return;

@@ -56,8 +56,8 @@ int64_t carry_out(const FileOperation& operation) noexcept {
   switch (operation.action) {
     case FileAction::kRead: outcome = pread(fd, memory, bytes, offset); break;
     case FileAction::kWrite: {
-      const iovec place = {memory, bytes};
-      outcome = pwritev2(fd, &place, 1, offset, operation.is_durable ? RWF_DSYNC : 0);
+      const iovec vector = {memory, bytes};
+      outcome = pwritev2(fd, &vector, 1, offset, operation.is_durable ? RWF_DSYNC : 0);
       break;
     }
     case FileAction::kSync: outcome = fsync(fd); break;

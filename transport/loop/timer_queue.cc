@@ -14,7 +14,7 @@ bool TimerQueue::is_valid() const noexcept {
   return true;
 }
 
-void TimerQueue::place(Timer* timer, uint32_t index) noexcept {
+void TimerQueue::put(Timer* timer, uint32_t index) noexcept {
   BP_DCHECK(timer != nullptr && index < heap_.size());
   heap_[index] = timer;
   timer->heap_index = index;
@@ -25,10 +25,10 @@ void TimerQueue::sift_up(uint32_t index) noexcept {
   while (index > 0) {
     const uint32_t parent = (index - 1) / 2;
     if (heap_[parent]->deadline_ns <= timer->deadline_ns) break;
-    place(heap_[parent], index);
+    put(heap_[parent], index);
     index = parent;
   }
-  place(timer, index);
+  put(timer, index);
 }
 
 void TimerQueue::sift_down(uint32_t index) noexcept {
@@ -39,10 +39,10 @@ void TimerQueue::sift_down(uint32_t index) noexcept {
     if (child >= count) break;
     if (child + 1 < count && heap_[child + 1]->deadline_ns < heap_[child]->deadline_ns) ++child;
     if (timer->deadline_ns <= heap_[child]->deadline_ns) break;
-    place(heap_[child], index);
+    put(heap_[child], index);
     index = child;
   }
-  place(timer, index);
+  put(timer, index);
 }
 
 void TimerQueue::arm(Timer& timer, uint64_t deadline_ns) noexcept {
@@ -68,7 +68,7 @@ void TimerQueue::cancel(Timer& timer) noexcept {
   heap_.pop_back();
   timer.heap_index = Timer::kNotArmed;
   if (last == &timer) return;
-  place(last, index);
+  put(last, index);
   sift_up(index);
   sift_down(last->heap_index);
 }

@@ -62,7 +62,7 @@ class TimerQueue {
 
  private:
   bool is_own_thread() const noexcept { return owner_ == nullptr || owner_->is_caller(); }
-  void place(Timer* timer, uint32_t index) noexcept;
+  void put(Timer* timer, uint32_t index) noexcept;
   void sift_up(uint32_t index) noexcept;
   void sift_down(uint32_t index) noexcept;
 

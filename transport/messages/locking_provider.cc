@@ -134,24 +134,24 @@ Endpoint& LockingProvider::wrapped(Endpoint& endpoint) noexcept {
   return static_cast<WrappedEndpoint&>(endpoint).wrapped();
 }
 
-size_t LockingProvider::place_of(const Endpoint& endpoint) const noexcept {
+size_t LockingProvider::index_of(const Endpoint& endpoint) const noexcept {
   const size_t mask = endpoints_.size() - 1;
   const auto address = reinterpret_cast<uintptr_t>(&endpoint);
-  size_t place = (address * 0x9e37'79b9'7f4a'7c15) >> 32 & mask;
-  for (size_t i = 0; endpoints_[place] && &endpoints_[place]->wrapped() != &endpoint; ++i) {
+  size_t index = (address * 0x9e37'79b9'7f4a'7c15) >> 32 & mask;
+  for (size_t i = 0; endpoints_[index] && &endpoints_[index]->wrapped() != &endpoint; ++i) {
     BP_ASSERT(i <= mask);  // there is space for all that were announced
-    place = (place + 1) & mask;
+    index = (index + 1) & mask;
   }
-  return place;
+  return index;
 }
 
 Endpoint& LockingProvider::wrap(Endpoint& endpoint) noexcept {
-  std::optional<WrappedEndpoint>& place = endpoints_[place_of(endpoint)];
-  if (!place) {
-    place.emplace(*this, endpoint);
+  std::optional<WrappedEndpoint>& slot = endpoints_[index_of(endpoint)];
+  if (!slot) {
+    slot.emplace(*this, endpoint);
     BP_DCHECK_SLOW(is_valid());
   }
-  return *place;
+  return *slot;
 }
 
 // Returns whether there is a handler: if not, the wrapped provider counts the message, and owns its
@@ -193,7 +193,7 @@ void LockingProvider::free(WrappedCompletion& completion) noexcept {
 
 bool LockingProvider::is_valid() const noexcept {
   for (size_t i = 0; i < endpoints_.size(); ++i) {
-    if (endpoints_[i] && place_of(endpoints_[i]->wrapped()) != i) return false;
+    if (endpoints_[i] && index_of(endpoints_[i]->wrapped()) != i) return false;
   }
   const auto is_free = [](const WrappedCompletion& one) { return one.outer == nullptr; };
   const auto completions = std::span(completions_.get(), completion_count_);

@@ -73,7 +73,7 @@ class LockingProvider final : public Provider {
   class Unlocked;
 
   // The index in endpoints_ at which `endpoint` is wrapped, or would be.
-  size_t place_of(const Endpoint& endpoint) const noexcept;
+  size_t index_of(const Endpoint& endpoint) const noexcept;
   // Called with the lock held.
   Endpoint& wrap(Endpoint& endpoint) noexcept;
   bool pass_on(const Message& message) noexcept;

@@ -64,10 +64,10 @@ void MessageAnswers::ask(const Message& message) noexcept {
       message.payload.size() > kQuestionBytesMax) {
     return options_.dropped->add(1);
   }
-  Question& place = questions_[waiting_++];
-  place.from = &message.from;
-  place.bytes = static_cast<uint32_t>(message.payload.size());
-  std::copy(message.payload.begin(), message.payload.end(), place.payload);
+  Question& question = questions_[waiting_++];
+  question.from = &message.from;
+  question.bytes = static_cast<uint32_t>(message.payload.size());
+  std::copy(message.payload.begin(), message.payload.end(), question.payload);
   room_wait_.begin();
 }
 
@@ -95,14 +95,14 @@ uint32_t MessageAnswers::poll(uint32_t budget) noexcept {
 SendStatus MessageAnswers::lend(Endpoint& to, AmId id, std::span<const std::byte> header,
                                 std::span<std::byte> block, void* loan) noexcept {
   BP_KEEPS_VALID(*this);
-  Lent* place = nullptr;
+  Lent* entry = nullptr;
   uint32_t its_count = 0;
   uint64_t its_bytes = 0;
   uint32_t seen = 0;
   for (Lent& each : lent_) {
-    if (place != nullptr && seen == lent_count_) break;
+    if (entry != nullptr && seen == lent_count_) break;
     if (each.self == nullptr) {
-      if (place == nullptr) place = &each;
+      if (entry == nullptr) entry = &each;
       continue;
     }
     ++seen;
@@ -113,8 +113,8 @@ SendStatus MessageAnswers::lend(Endpoint& to, AmId id, std::span<const std::byte
   const uint64_t most = options_.lent_bytes_max;
   const bool is_too_much = (lent_bytes_ > 0 && lent_bytes_ + block.size() > most) ||
                            (its_bytes > 0 && its_bytes + block.size() > most / 2);
-  if (place == nullptr || its_count == kLoansPerPeerMax || is_too_much) return SendStatus::kAgain;
-  place->call = [](Completion& completed, Outcome) noexcept {
+  if (entry == nullptr || its_count == kLoansPerPeerMax || is_too_much) return SendStatus::kAgain;
+  entry->call = [](Completion& completed, Outcome) noexcept {
     auto& its = static_cast<Lent&>(completed);
     BP_ASSERT(its.self != nullptr);  // it comes back once
     MessageAnswers& self = *its.self;
@@ -125,12 +125,12 @@ SendStatus MessageAnswers::lend(Endpoint& to, AmId id, std::span<const std::byte
     BP_DCHECK_SLOW(self.is_valid());
     self.returned(its.loan);
   };
-  const auto status = to.am_send_loan(id, header, block, place);
+  const auto status = to.am_send_loan(id, header, block, entry);
   if (status != SendStatus::kPending) return status;
-  place->self = this;
-  place->to = &to;
-  place->loan = loan;
-  place->bytes = block.size();
+  entry->self = this;
+  entry->to = &to;
+  entry->loan = loan;
+  entry->bytes = block.size();
   lent_bytes_ += block.size();
   ++lent_count_;
   return status;

@@ -80,7 +80,7 @@ class StreamServer {
   // The memory that `count` connections take.
   template <typename Session>
   static constexpr uint64_t bytes_for(uint64_t count) noexcept {
-    return count * sizeof(Place<Session>);
+    return count * sizeof(SessionConnection<Session>);
   }
 
   // Makes as many connections as `memory` holds, each with a Session(arguments...). Before the
@@ -93,14 +93,14 @@ class StreamServer {
     BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0);
     options_ = options;
     memory_ = memory;
-    stride_bytes_ = sizeof(Place<Session>);
+    stride_bytes_ = sizeof(SessionConnection<Session>);
     options.loop->timers().reserve_more(1);
     for (uint64_t i = connection_count(); i-- > 0;) {
-      auto* place = new (memory.data() + i * stride_bytes_) Place<Session>(arguments...);
-      place->server = this;
-      place->session = &place->own_session;
-      place->session->trace_to(options.trace);
-      free_.push(*place);
+      auto* made = new (memory.data() + i * stride_bytes_) SessionConnection<Session>(arguments...);
+      made->server = this;
+      made->session = &made->own_session;
+      made->session->trace_to(options.trace);
+      free_.push(*made);
     }
   }
 
@@ -141,14 +141,14 @@ class StreamServer {
     Connection* next_free = nullptr;
   };
   template <typename Session>
-  struct alignas(kCacheLineBytes) Place : Connection {
+  struct alignas(kCacheLineBytes) SessionConnection : Connection {
     template <typename... Arguments>
-    explicit Place(Arguments&... arguments) noexcept : own_session(arguments...) {}
+    explicit SessionConnection(Arguments&... arguments) noexcept : own_session(arguments...) {}
     Session own_session;
   };
 
   uint64_t connection_count() const noexcept { return memory_.size() / stride_bytes_; }
-  // Each Place begins with its Connection.
+  // Each SessionConnection begins with its Connection.
   Connection& connection(uint64_t index) const noexcept {
     BP_DCHECK(index < connection_count());
     return *reinterpret_cast<Connection*>(memory_.data() + index * stride_bytes_);

@@ -50,7 +50,7 @@ using Certificate = TlsPointer<X509, X509_free>;
 using PrivateKey = TlsPointer<EVP_PKEY, EVP_PKEY_free>;
 using Bio = TlsPointer<BIO, BIO_free_all>;
 
-// One file: its place in the configuration, and its problems.
+// One file: its position in the configuration, and its problems.
 class SecretFile {
  public:
   SecretFile(const char* what, const std::string& path, const char* where, const char* owner,

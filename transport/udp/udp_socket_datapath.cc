@@ -64,18 +64,18 @@ bool UdpSocket::is_valid() const noexcept {
   if (refusal_.is_armed() && refused_with_ == 0) return false;
   if (is_started_ && (can_serve() & ~(watch_.is_watched() ? watch_.events : 0)) != 0) return false;
   const uint64_t count = shape_.buffer_count;
-  uint64_t place_count = free_count_;
+  uint64_t found_count = free_count_;
   uint64_t sum = 0;  // the sum of all indices shows that none is in two lists
   for (uint32_t i = 0; i < free_count_; ++i) {
     if (free_[i] >= count || is_kept_[free_[i]]) return false;
     sum += free_[i];
   }
   for (uint32_t i = 0; i < count; ++i) {
-    place_count += is_kept_[i];
+    found_count += is_kept_[i];
     sum += is_kept_[i] ? i : 0;
   }
   for (uint32_t i = 0; i < lent_count_; ++i) sum += in_->buffers[i];
-  return place_count + lent_count_ == count && sum == count * (count - 1) / 2;
+  return found_count + lent_count_ == count && sum == count * (count - 1) / 2;
 }
 
 void UdpSocket::ready(uint32_t events) noexcept {

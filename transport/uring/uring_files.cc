@@ -17,8 +17,8 @@ namespace {
 // long as its server likes.
 bool would_wait(int fd) noexcept {
   char byte = 0;
-  const iovec place = {&byte, sizeof byte};
-  return preadv2(fd, &place, 1, 0, RWF_NOWAIT) < 0 && errno == EOPNOTSUPP;
+  const iovec vector = {&byte, sizeof byte};
+  return preadv2(fd, &vector, 1, 0, RWF_NOWAIT) < 0 && errno == EOPNOTSUPP;
 }
 
 }  // namespace

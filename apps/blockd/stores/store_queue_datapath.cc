@@ -63,8 +63,8 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
   counters_ = &counters;
   zeros_ = memory.first(kZerosBytes);
   std::byte* scratch = memory.data() + kZerosBytes;
-  std::byte* place = scratch + uint64_t{shape.task_count} * kBlockBytesMax;
-  tasks_ = {reinterpret_cast<StoreTask*>(place), shape.task_count};
+  std::byte* tasks = scratch + uint64_t{shape.task_count} * kBlockBytesMax;
+  tasks_ = {reinterpret_cast<StoreTask*>(tasks), shape.task_count};
   for (StoreTask& task : tasks_) {
     new (&task) StoreTask;
     task.queue = this;
@@ -438,9 +438,9 @@ void StoreQueue::merge_edge(StoreTask& task) noexcept {
     return;
   }
   std::byte* const buffer = request.data - edges.head_bytes;
-  std::byte* const place = is_head ? buffer : buffer + (edges.last - edges.first - block);
-  std::memcpy(place, task.scratch, before);
-  std::memcpy(place + block - behind, task.scratch + block - behind, behind);
+  std::byte* const target = is_head ? buffer : buffer + (edges.last - edges.first - block);
+  std::memcpy(target, task.scratch, before);
+  std::memcpy(target + block - behind, task.scratch + block - behind, behind);
 }
 
 // Turns the store's extents into the client's descriptors, in place.

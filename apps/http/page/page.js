@@ -87,19 +87,19 @@ function table(caption, heads, rows) {
   const made = element("table"), head = element("tr"), body = element("tbody");
   if (caption) made.append(element("caption", caption));
   for (const each of heads) {
-    const [, what, pace] = /^(.*?)(\/s)?$/.exec(each), place = element("th", what, {scope: "col"});
-    if (pace) place.append(element("wbr"), pace);
-    head.append(place);
+    const [, what, pace] = /^(.*?)(\/s)?$/.exec(each), column = element("th", what, {scope: "col"});
+    if (pace) column.append(element("wbr"), pace);
+    head.append(column);
   }
   const top = element("thead");
   top.append(head);
   for (const row of rows) {
     const line = element("tr");
     row.forEach((cell, i) => {
-      const place = element(i ? "td" : "th", undefined, i ? {} : {scope: "row"});
-      place.append(cell);
-      place.dataset.head = heads[i];
-      line.append(place);
+      const field = element(i ? "td" : "th", undefined, i ? {} : {scope: "row"});
+      field.append(cell);
+      field.dataset.head = heads[i];
+      line.append(field);
     });
     body.append(line);
   }

@@ -70,11 +70,11 @@ struct Taken {
 };
 
 // The table and the key that a measure of `owner` names.
-struct KeyPlace {
+struct KeyPath {
   std::string table;
   std::string key;
 
-  KeyPlace(std::string_view owner, const std::string& key_of_owner) {
+  KeyPath(std::string_view owner, const std::string& key_of_owner) {
     const std::string path = (owner.empty() ? "" : std::string(owner) + ".") + key_of_owner;
     const size_t dot = path.rfind('.');
     table = path.substr(0, dot == std::string::npos ? 0 : dot);
@@ -110,15 +110,15 @@ Result<void> Finder::check_described(const AppliancePlan& plan) const {
   for (const CounterSet& set : plan.counters()) {
     for (const CounterDescription& counter : set.counters) {
       if (counter.measure.kind == KeyMeasure::Kind::kNone) continue;
-      const KeyPlace place(set.owner, counter.measure.key);
-      const auto is_it = [name = place.table + "." + place.key](const KeyDescription& key) {
+      const KeyPath named(set.owner, counter.measure.key);
+      const auto is_it = [name = named.table + "." + named.key](const KeyDescription& key) {
         return key.name == name;
       };
       if (std::any_of(known.begin(), known.end(), is_it)) continue;
       return configuration_error_while("explaining the counter %s of %s", counter.name.c_str(),
                                        set.name.c_str())
-          .set_answer("it measures %s.%s, which is not a key", place.table.c_str(),
-                      place.key.c_str())
+          .set_answer("it measures %s.%s, which is not a key", named.table.c_str(),
+                      named.key.c_str())
           .set_cure("this is a defect of the service: it must name a key of its table, as in "
                     "describe()");
     }
@@ -142,10 +142,10 @@ void Finder::measure_set(const CounterSet& planned, const SeenSet& seen) {
     const KeyMeasure& measure = counter.measure;
     const auto value = seen.read(counter.name);
     if (measure.kind == KeyMeasure::Kind::kNone || !value || *value == kNoValue) continue;
-    const KeyPlace place(planned.owner, measure.key);
+    const KeyPath named(planned.owner, measure.key);
     for (size_t i = 0; i < keys_.size(); ++i) {
       const NumberKey& key = keys_[i];
-      if (key.table != place.table || key.key->name() != place.key) continue;
+      if (key.table != named.table || key.key->name() != named.key) continue;
       if (!is_measured(planned, seen, key)) continue;
       if (!measured_[i]) measured_[i].emplace();
       Measured& its = *measured_[i];

@@ -10,7 +10,7 @@ namespace {
 Json real_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 // The object for a set's counters in `json`, at its position in `stats --json`; made if missing.
-Json& place_of(const SeenSet& set, Json* json) {
+Json& object_of(const SeenSet& set, Json* json) {
   // A service's sets that have no instance form one object.
   Json& of_owner = set.owner.empty() ? *json : (*json)["services"][set.owner];
   Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[set.name] : of_owner;
@@ -44,10 +44,10 @@ Json top_json(const TopAppliance& appliance) {
                {"seconds", appliance.seconds()}};
   json["alerts"] = alerts_json(*appliance.now);
   for (const SetChange& change : appliance.changes()) {
-    Json& place = place_of(*change.set, &json);
-    for (const auto& [label, value] : change.set->labels) place[label] = value;
+    Json& object = object_of(*change.set, &json);
+    for (const auto& [label, value] : change.set->labels) object[label] = value;
     for (const CounterChange& counter : change.counters) {
-      place[counter.now.name] = change_json(counter);
+      object[counter.now.name] = change_json(counter);
     }
   }
   return json;

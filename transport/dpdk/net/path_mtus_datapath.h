@@ -48,7 +48,7 @@ class PathMtus {
 
   // `otherwise`: the link's MTU. Cost: a look at each path, if any is known.
   uint32_t mtu_bytes(const IpAddress& to, uint32_t otherwise, uint64_t now_ns) const noexcept {
-    BP_DCHECK(to.family != 0 && "an unused place has none");
+    BP_DCHECK(to.family != 0 && "an unused entry has none");
     if (now_ns >= end_ns_) return otherwise;
     for (uint32_t i = 0; i < count_max_; ++i) {
       const Path& path = paths_[i];

@@ -47,12 +47,12 @@ class WaitingFrames {
   void take_of(uint32_t neighbour, Take&& take) noexcept {
     uint32_t kept_count = 0;
     for (uint32_t i = 0; i < count_; ++i) {
-      const Waiting one = places_[index_of(i)];
-      places_[index_of(i)] = {};
+      const Waiting one = waiting_[index_of(i)];
+      waiting_[index_of(i)] = {};
       if (one.neighbour == neighbour) {
         take(one.frame);
       } else {
-        places_[index_of(kept_count++)] = one;
+        waiting_[index_of(kept_count++)] = one;
       }
     }
     count_ = kept_count;
@@ -70,7 +70,7 @@ class WaitingFrames {
   }
 
   uint32_t count_max_;
-  std::unique_ptr<Waiting[]> places_;
+  std::unique_ptr<Waiting[]> waiting_;
   uint32_t oldest_ = 0;  // its index
   uint32_t count_ = 0;
 };
