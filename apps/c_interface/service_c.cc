@@ -81,9 +81,9 @@ Result<void> CService::create(ServiceContext& its_context) {
     BP_TRY_ASSIGN(const auto memory, context->counter_memory(counters.name, "", counters.bytes));
     counter_memory = static_cast<std::byte*>(memory);
     for (const CounterDescription& counter : counters.counters) {
-      std::byte* const memory = counter_memory + counter.offset;
-      counter.kind == CounterKind::kHistogram ? static_cast<void>(new (memory) Histogram)
-                                              : static_cast<void>(new (memory) Counter);
+      std::byte* const address = counter_memory + counter.offset;
+      counter.kind == CounterKind::kHistogram ? static_cast<void>(new (address) Histogram)
+                                              : static_cast<void>(new (address) Counter);
     }
   }
   if (c_.create == nullptr) return {};
