@@ -81,10 +81,10 @@ def drives(work):
     }
     options += ["-object", "throttle-group,id=limits"]
     for name, node in nodes.items():
-        place = "bus=plug" if name == "unplugged" else f"addr={AT[name][8:10]}"
+        slot = "bus=plug" if name == "unplugged" else f"addr={AT[name][8:10]}"
         blocks = ",logical_block_size=4096,physical_block_size=4096" if name == "large" else ""
         options += ["-blockdev", json.dumps({**node, "node-name": name}),
-                    "-device", f"nvme,id={name},serial={name},drive={name},{place}{blocks}"]
+                    "-device", f"nvme,id={name},serial={name},drive={name},{slot}{blocks}"]
     return options
 
 
@@ -269,13 +269,13 @@ def a_volume_lives_on_the_node_of_its_drive():
         options = IOMMU.format(bits=48).split()
         options += ["-device", "pxb-pcie,id=second,bus_nr=128,numa_node=1",
                     "-device", "pcie-root-port,id=plug,bus=second,chassis=2"]
-        for name, place in (("far", "bus=plug"), ("near", "bus=pcie.0,addr=5")):
+        for name, slot in (("far", "bus=plug"), ("near", "bus=pcie.0,addr=5")):
             path = os.path.join(work, name)
             with open(path, "wb") as file:
                 file.truncate(SIZE)
             options += ["-blockdev", json.dumps({"driver": "raw", "node-name": name, "file": {
                             "driver": "file", "filename": path}}),
-                        "-device", f"nvme,id={name},serial={name},drive={name},{place}"]
+                        "-device", f"nvme,id={name},serial={name},drive={name},{slot}"]
         with ready_machine(work, TWO_NODES, nodes + options) as machine:
             for name, node in (("far", 1), ("near", 0)):
                 machine.expect(rf"volume:{name}: \S+ \S+ in pages of 2 MiB on node {node}$")
@@ -300,9 +300,9 @@ def shared_drives(work):
     options = f"{IOMMU.format(bits=48)} -device pcie-root-port,id=plug,addr=9,chassis=1".split()
     options += ["-object", "throttle-group,id=limits"]
     for name, at in SHARED.items():
-        place = "bus=plug" if name == "gone" else f"addr={at[8:10]}"
+        slot = "bus=plug" if name == "gone" else f"addr={at[8:10]}"
         few = ",max_ioqpairs=1,msix_qsize=2" if name == "few" else ""
-        options += ["-device", f"nvme,id={name},serial={name},{place}{few}"]
+        options += ["-device", f"nvme,id={name},serial={name},{slot}{few}"]
         for number in (1, 2):
             volume = f"{name}{number}"
             path = os.path.join(work, volume)

@@ -92,14 +92,14 @@ class Broken {
   // there is no room.
   template <typename Begin>
   bool keep_back(const Operation& operation, const Begin& begin) {
-    const int place = next_;
-    const int before = 1 - place;
-    if (bytes_of(operation) > kKeptBytes || is_in_flight_[place]) return false;
-    Operation& copy = operation_[place];
+    const int index = next_;
+    const int before = 1 - index;
+    if (bytes_of(operation) > kKeptBytes || is_in_flight_[index]) return false;
+    Operation& copy = operation_[index];
     copy = operation;
-    std::memcpy(copy_[place], operation.memory, bytes_of(operation));
-    copy.memory = copy_[place];
-    copy.context = &is_in_flight_[place];
+    std::memcpy(copy_[index], operation.memory, bytes_of(operation));
+    copy.memory = copy_[index];
+    copy.context = &is_in_flight_[index];
     set_completed(copy);
     if (has_one_) {
       is_in_flight_[before] = true;

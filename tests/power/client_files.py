@@ -35,14 +35,14 @@ class FileLedger:
     """A Ledger of the marks of FILES_TRAFFIC."""
 
     def __init__(self, entries):
-        marks = [(place, int(entry.mark[2:])) for place, entry in enumerate(entries)
+        marks = [(position, int(entry.mark[2:])) for position, entry in enumerate(entries)
                  if entry.mark.startswith("s:")]
-        self.answers = [place + 1 for place, _ in marks]
-        self._number_at = {place + 1: number for place, number in marks}
+        self.answers = [position + 1 for position, _ in marks]
+        self._number_at = {position + 1: number for position, number in marks}
         self._synced = 0
 
-    def go_to(self, place):
-        self._synced = self._number_at[place]
+    def go_to(self, position):
+        self._synced = self._number_at[position]
 
     def losses(self, content, _end):
         """Returns a line for each synced file that is missing or wrong, or for a file system that

@@ -48,14 +48,14 @@ class FioLedger:
 
     def __init__(self, entries):
         self.answers, self._notes, self._note = [], {}, None
-        for place, entry in enumerate(entries):
+        for position, entry in enumerate(entries):
             if entry.mark.startswith("s:"):
                 _, number, note = entry.mark.split(":")
-                self.answers.append(place + 1)
-                self._notes[place + 1] = (int(number), base64.b64decode(note))
+                self.answers.append(position + 1)
+                self._notes[position + 1] = (int(number), base64.b64decode(note))
 
-    def go_to(self, place):
-        self._note = self._notes[place]
+    def go_to(self, position):
+        self._note = self._notes[position]
         if int.from_bytes(self._note[1][24:32], "little") == 0:
             raise Failure("fio's note of what has ended counts no write; is the guest too slow?")
 

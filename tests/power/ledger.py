@@ -14,9 +14,9 @@ def value_of(number):
 
 
 class Request:
-    def __init__(self, place, text):
+    def __init__(self, position, text):
         _, number, self.command, offset, count, flags = text.split(":")
-        self.place = place  # the position of the request in the log
+        self.position = position  # the position of the request in the log
         self.number, self.begin = int(number), int(offset)
         self.end = self.begin + int(count)
         self.is_durable = "u" in flags
@@ -45,11 +45,11 @@ class Ledger:
         self.flushing = set()  # numbers of requests that flush and are not answered
         self.promises = []  # (flushes in flight then, numbers that must be durable)
         self.answers = []  # positions in the log, each after an answer
-        for place, entry in enumerate(entries):
+        for position, entry in enumerate(entries):
             if entry.mark.startswith("b:"):
-                self._ask(Request(place, entry.mark))
+                self._ask(Request(position, entry.mark))
             elif entry.mark.startswith("a:"):
-                self.answers.append(place + 1)
+                self.answers.append(position + 1)
 
     def _ask(self, request):
         self.requests[request.number] = request
@@ -67,11 +67,11 @@ class Ledger:
                 # A write of part of a sector never follows a trim, so `before` is known.
                 content = (new if end - begin == SECTOR else
                            before[:begin] + new[begin:end] + before[end:])
-            versions.append((request.place, request.number, content))
+            versions.append((request.position, request.number, content))
 
-    def go_to(self, place):
+    def go_to(self, position):
         """Processes all answers before this position of the log."""
-        while self.done < place:
+        while self.done < position:
             kind, _, number = self.entries[self.done].mark.partition(":")
             if kind == "b":
                 request = self.requests[int(number.split(":")[0])]

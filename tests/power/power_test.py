@@ -100,7 +100,7 @@ class Kernel:
         self.log = WriteLog(log)
         if not self.log.is_in_order():
             raise Failure("the log ends without a flush: what it has of the last writes may be at "
-                          "any earlier place (write_log.py)")
+                          "any earlier position (write_log.py)")
 
     def __enter__(self):
         return self

@@ -39,8 +39,8 @@
 namespace bedplate::power {
 namespace {
 
-constexpr uint64_t kPlaceBytes = 8 * kKiB;
-constexpr uint64_t kPlaceCount = 128;
+constexpr uint64_t kSlotBytes = 8 * kKiB;
+constexpr uint64_t kSlotCount = 128;
 constexpr uint64_t kSectorBytes = 512;
 constexpr size_t kDepth = 4;
 
@@ -49,7 +49,7 @@ uint64_t value_of(uint64_t number) { return number * 0x9e3779b97f4a7c15; }
 
 struct Request {
   uint64_t number = 0;
-  uint64_t place = 0;
+  uint64_t slot = 0;
   uint64_t offset = 0;
   uint32_t bytes = 0;
   nbd::Command command = nbd::Command::kFlush;
@@ -144,7 +144,7 @@ class Client {
 };
 
 // A connection's state of one of its slots.
-struct Place {
+struct Slot {
   bool is_busy = false;
   bool is_trimmed = false;  // by the last request: the content of a part is unknown
   uint64_t unflushed = 0;   // the last request that changed it and was not flushed
@@ -153,13 +153,13 @@ struct Place {
 class Connection {
  public:
   Connection(const std::string& address, const std::string& name, Marks& marks,
-             std::atomic<uint64_t>& next, uint64_t last, uint64_t first_place, uint64_t seed,
+             std::atomic<uint64_t>& next, uint64_t last, uint64_t first_slot, uint64_t seed,
              bool writes_with_fua)
       : client_(address, name),
         marks_(marks),
         next_(next),
         last_(last),
-        first_place_(first_place),
+        first_slot_(first_slot),
         writes_with_fua_(writes_with_fua),
         dice_(seed) {}
 
@@ -179,7 +179,7 @@ class Connection {
   uint64_t below(uint64_t end) { return dice_() % end; }
 
   void begin(uint64_t number) {
-    Request request = roll(8) ? Request{} : on_a_place();
+    Request request = roll(8) ? Request{} : on_a_slot();
     request.number = number;
     char text[128];
     std::snprintf(
@@ -191,12 +191,12 @@ class Connection {
     if (request.command == nbd::Command::kFlush) {
       // The flush covers the requests that have been answered by now.
       std::vector<uint64_t>& covered = flushes_[number];
-      for (const Place& place : places_) covered.push_back(place.is_busy ? 0 : place.unflushed);
+      for (const Slot& slot : slots_) covered.push_back(slot.is_busy ? 0 : slot.unflushed);
     } else {
-      Place& place = places_[request.place];
-      place.is_busy = true;
-      place.is_trimmed = request.command == nbd::Command::kTrim;
-      place.unflushed = number;
+      Slot& slot = slots_[request.slot];
+      slot.is_busy = true;
+      slot.is_trimmed = request.command == nbd::Command::kTrim;
+      slot.unflushed = number;
     }
     in_flight_[number] = request;
     client_.send(request);
@@ -211,29 +211,29 @@ class Connection {
     }
   }
 
-  Request on_a_place() {
-    uint64_t index = below(places_.size());
-    while (places_[index].is_busy) index = below(places_.size());
-    const Place& place = places_[index];
+  Request on_a_slot() {
+    uint64_t index = below(slots_.size());
+    while (slots_[index].is_busy) index = below(slots_.size());
+    const Slot& slot = slots_[index];
     Request request;
-    request.place = index;
+    request.slot = index;
     const uint64_t kind = below(10);
     request.command = kind < 6   ? nbd::Command::kWrite
                       : kind < 8 ? nbd::Command::kWriteZeroes
                                  : nbd::Command::kTrim;
     // After a trim the content of a part of a block is unknown.
-    const bool is_whole = place.is_trimmed || roll(2);
+    const bool is_whole = slot.is_trimmed || roll(2);
     const uint64_t unit = request.command == nbd::Command::kTrim || roll(2) ? kSectorBytes : 1;
-    uint64_t begin = 0, end = kPlaceBytes;
+    uint64_t begin = 0, end = kSlotBytes;
     if (!is_whole) {
-      begin = below(kPlaceBytes / unit) * unit;
-      end = begin + (1 + below((kPlaceBytes - begin) / unit)) * unit;
+      begin = below(kSlotBytes / unit) * unit;
+      end = begin + (1 + below((kSlotBytes - begin) / unit)) * unit;
     }
     // Each connection has every second slot.
-    request.offset = (index * 2 + first_place_) * kPlaceBytes + begin;
+    request.offset = (index * 2 + first_slot_) * kSlotBytes + begin;
     request.bytes = static_cast<uint32_t>(end - begin);
     const bool may_last =
-        request.command != nbd::Command::kWrite || (writes_with_fua_ && place.unflushed == 0);
+        request.command != nbd::Command::kWrite || (writes_with_fua_ && slot.unflushed == 0);
     if (may_last && roll(2)) request.flags |= nbd::kCommandFlagFua;
     if (request.command == nbd::Command::kWriteZeroes && roll(2))
       request.flags |= nbd::kCommandFlagNoHole;
@@ -249,23 +249,23 @@ class Connection {
     in_flight_.erase(found);
     if (request.command == nbd::Command::kFlush) {
       const std::vector<uint64_t>& covered = flushes_[number];
-      for (size_t i = 0; i < places_.size(); ++i)
-        if (covered[i] != 0 && places_[i].unflushed == covered[i]) places_[i].unflushed = 0;
+      for (size_t i = 0; i < slots_.size(); ++i)
+        if (covered[i] != 0 && slots_[i].unflushed == covered[i]) slots_[i].unflushed = 0;
       flushes_.erase(number);
       return;
     }
-    places_[request.place].is_busy = false;
-    if ((request.flags & nbd::kCommandFlagFua) != 0) places_[request.place].unflushed = 0;
+    slots_[request.slot].is_busy = false;
+    if ((request.flags & nbd::kCommandFlagFua) != 0) slots_[request.slot].unflushed = 0;
   }
 
   Client client_;
   Marks& marks_;
   std::atomic<uint64_t>& next_;
   const uint64_t last_;
-  const uint64_t first_place_;
+  const uint64_t first_slot_;
   const bool writes_with_fua_;
   std::mt19937_64 dice_;
-  std::array<Place, kPlaceCount / 2> places_{};
+  std::array<Slot, kSlotCount / 2> slots_{};
   std::map<uint64_t, Request> in_flight_;
   std::map<uint64_t, std::vector<uint64_t>> flushes_;  // by number: unflushed request of each slot
 };

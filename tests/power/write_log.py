@@ -94,20 +94,20 @@ class Disk:
     def __init__(self, log, content):
         self.log, self.base, self.done = log, bytearray(content), 0
 
-    def cut(self, place, dice):
+    def cut(self, position, dice):
         """Returns a content that the disk may have if the power is cut while the log's entries from
-        `place` on are not acknowledged yet, and the end of the entries that may be in it."""
+        `position` on are not acknowledged yet, and the end of the entries that may be in it."""
         entries, flushes = self.log.entries, self.log.flushes
-        behind = bisect.bisect_left(flushes, place)
+        behind = bisect.bisect_left(flushes, position)
         flush = flushes[behind - 1] + 1 if behind else 0  # everything before it is durable
         while self.done < flush:
             self._write(self.base, entries[self.done])
             self.done += 1
         left = bytearray(self.base)
         # The cached writes, and some writes that come before the cache is flushed.
-        end = dice.randint(place, (*flushes, len(entries))[behind])
+        end = dice.randint(position, (*flushes, len(entries))[behind])
         for at in range(flush, end):
-            is_certain = at < place and entries[at].flags & FUA
+            is_certain = at < position and entries[at].flags & FUA
             self._write(left, entries[at], None if is_certain else dice)
         return left, end
 

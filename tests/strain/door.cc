@@ -92,9 +92,9 @@ void Door::start_honest() {
 
 // Kills a member. The others must be notified, and the member's slot must become free.
 void Door::kill_one() {
-  const size_t place = random_() % honest_.size();
-  const pid_t pid = honest_[place];
-  honest_.erase(honest_.begin() + static_cast<std::ptrdiff_t>(place));
+  const size_t index = random_() % honest_.size();
+  const pid_t pid = honest_[index];
+  honest_.erase(honest_.begin() + static_cast<std::ptrdiff_t>(index));
   const uint32_t member = group_.wait_until_alive(pid);
   ::kill(pid, SIGKILL);
   if (const int status = StrainedGroup::status_of(pid); status != -SIGKILL) {

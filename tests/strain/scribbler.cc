@@ -95,9 +95,9 @@ void Scribbler::fifo() noexcept {
 void Scribbler::box(uint64_t offset) noexcept {
   const uint32_t bytes = segment_.shape().box_bytes;
   if (below(4) == 0) return store(offset, edge(FastBox::slot_count(bytes)));
-  const uint64_t place = offset + kCacheLineBytes * (1 + below(FastBox::slot_count(bytes)));
-  const uint64_t word = __atomic_load_n(reinterpret_cast<uint64_t*>(at(place)), __ATOMIC_RELAXED);
-  slot(place, slot_lap(word) + below(2));
+  const uint64_t slot_at = offset + kCacheLineBytes * (1 + below(FastBox::slot_count(bytes)));
+  const uint64_t word = __atomic_load_n(reinterpret_cast<uint64_t*>(at(slot_at)), __ATOMIC_RELAXED);
+  slot(slot_at, slot_lap(word) + below(2));
 }
 
 void Scribbler::lane() noexcept {
@@ -119,10 +119,10 @@ void Scribbler::lane() noexcept {
       word.bytes = static_cast<uint32_t>(below(kMessageBytesMax + 1));
       const uint64_t region = layout.eager_region_bytes();
       word.offset = below(2) == 0 ? edge(region) : below(region);
-      const uint64_t place =
+      const uint64_t word_at =
           layout.lane_queue(receiver, sender) + (head % entries) * sizeof(uint64_t);
       payload(layout.eager(sender) + (below(region) & ~63ULL), word.kind);
-      store(place, pack_lane_word(word));
+      store(word_at, pack_lane_word(word));
       return store(head_at, head + 1);
     }
   }
@@ -133,22 +133,22 @@ void Scribbler::operation() noexcept {
   const GroupLayout& layout = segment_.layout();
   const uint64_t region = layout.eager_region_bytes();
   if (region < sizeof(OperationRecord)) return anything();
-  const uint64_t place =
+  const uint64_t record_at =
       layout.eager(member()) + (below(region - sizeof(OperationRecord) + 1) & ~63ULL);
   switch (below(6)) {
     case 0:
-      return store(place + offsetof(OperationRecord, request.kind), static_cast<uint32_t>(edge(4)));
+      return store(record_at + offsetof(OperationRecord, request.kind), static_cast<uint32_t>(edge(4)));
     case 1:
-      return store(place + offsetof(OperationRecord, request.bytes),
+      return store(record_at + offsetof(OperationRecord, request.bytes),
                    static_cast<uint32_t>(edge(region)));
     case 2: {
-      const uint64_t address = place + offsetof(OperationRecord, request.address);
+      const uint64_t address = record_at + offsetof(OperationRecord, request.address);
       return store(address, *reinterpret_cast<uint64_t*>(at(address)) + edge(256));
     }
     case 3:
-      return store(place + offsetof(OperationRecord, request.exposure), edge(kExposureCountMax));
-    case 4: return store(place + offsetof(OperationRecord, result), random_());
-    default: return store(place + offsetof(OperationRecord, state), static_cast<uint32_t>(edge(2)));
+      return store(record_at + offsetof(OperationRecord, request.exposure), edge(kExposureCountMax));
+    case 4: return store(record_at + offsetof(OperationRecord, result), random_());
+    default: return store(record_at + offsetof(OperationRecord, state), static_cast<uint32_t>(edge(2)));
   }
 }
 

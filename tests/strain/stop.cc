@@ -50,7 +50,7 @@ class StopEvents {
   bool has_claim(uint32_t member) const;
   void go_on(Peer& peer);
   void go_on_where_due();
-  void kill(size_t place);
+  void kill(size_t index);
   void note_delays();
   void stop_for_long();
   void wait_for_stopped();
@@ -158,9 +158,9 @@ void StopEvents::go_on_where_due() {
   }
 }
 
-void StopEvents::kill(size_t place) {
-  const Peer peer = peers_[place];
-  peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(place));
+void StopEvents::kill(size_t index) {
+  const Peer peer = peers_[index];
+  peers_.erase(peers_.begin() + static_cast<std::ptrdiff_t>(index));
   note_delays();
   ::kill(peer.pid, SIGKILL);
   if (const int status = StrainedGroup::status_of(peer.pid); status != -SIGKILL) {
@@ -189,9 +189,9 @@ void StopEvents::stop_for_long() {
   const pid_t pid = stopped.pid;
   long_had_claim_ = stop_with_claim(stopped, kUntilTold);
   for (uint32_t i = 0; i < kKillsInLongStop; ++i) {
-    size_t place = below(peers_.size());
-    while (peers_[place].pid == pid) place = below(peers_.size());
-    kill(place);
+    size_t index = below(peers_.size());
+    while (peers_[index].pid == pid) index = below(peers_.size());
+    kill(index);
     ++kills_;
     start_missing();
     wait_for_messages();
@@ -258,15 +258,15 @@ void StopEvents::run(uint32_t events) {
   for (uint32_t i = 0; i < events; ++i) {
     go_on_where_due();
     start_missing();
-    const size_t place = below(peers_.size());
+    const size_t index = below(peers_.size());
     if (below(3) == 0) {
-      kill(place);
+      kill(index);
       ++kills_;
-    } else if (peers_[place].go_on_ns == 0 && stopped_count() < kStoppedMax) {
+    } else if (peers_[index].go_on_ns == 0 && stopped_count() < kStoppedMax) {
       // 10 ms to 1 s, mostly short.
       const uint64_t duration = (10 + below(90) * (1 + 10 * (below(10) == 0))) * kNsPerMs;
-      below(8) == 0 ? static_cast<void>(stop_with_claim(peers_[place], duration))
-                    : stop(peers_[place], duration);
+      below(8) == 0 ? static_cast<void>(stop_with_claim(peers_[index], duration))
+                    : stop(peers_[index], duration);
       ++stops_;
     }
     pause(below(10 * kNsPerMs));

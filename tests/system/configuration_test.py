@@ -10,7 +10,7 @@ import socket
 
 from harness import (BEDPLATE, GIB, KIB, MIB, Failure, Skip, expect, expect_in, expect_true,
                      few_hugepages, free_hugepages, has_hugepages, hugepage_count, hugepage_file,
-                     hugepages_of, need_tools, places_of_leftovers, shorten, test, to_toml)
+                     hugepages_of, need_tools, possible_leftovers, shorten, test, to_toml)
 import raw_nbd as nbd
 
 MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cure
@@ -100,12 +100,12 @@ def expect_nothing_started(box, configuration, before):
     expect_true(not os.path.exists(configuration["appliance"]["runtime_directory"]),
                 "no runtime directory is left behind")
     expect_true(not os.path.exists(box.path("nbd.sock")), "no socket is left behind")
-    expect(sorted(places_of_leftovers() - before), [], "files left behind")
+    expect(sorted(possible_leftovers() - before), [], "files left behind")
 
 
 def refuse(box, configuration, config, code, **options):
     """Checks that every command refuses the file with the same message. Returns the message."""
-    before = places_of_leftovers()
+    before = possible_leftovers()
     messages = set()
     for command in ("plan", "check", "run"):
         done = box.bedplate(command, config, expect_code=code, **options)
@@ -134,9 +134,9 @@ def bad_file(box, case):
     text = text.replace(fill_in(good), fill_in(bad))
     config = box.write("bad.toml", text)
     message = refuse(box, configuration, config, 2)
-    place = re.match(rf"bedplate: {re.escape(config)}:(\d+):(\d+): ", message)
-    expect_true(place, f"the message begins with file, line and column: {message}")
-    seen = tuple(map(int, place.groups()))
+    position = re.match(rf"bedplate: {re.escape(config)}:(\d+):(\d+): ", message)
+    expect_true(position, f"the message begins with file, line and column: {message}")
+    seen = tuple(map(int, position.groups()))
     if culprit:
         head = text[:text.index(fill_in(culprit), text.index(fill_in(bad)))]
         wanted = (head.count("\n") + 1, len(head) - (head.rfind("\n") + 1) + 1)
@@ -232,11 +232,11 @@ def exactly_enough(box):
 
 def preflight_report(box, config):
     """Returns the report of `check` on a machine that lacks something; `run` must say the same."""
-    before = places_of_leftovers()
+    before = possible_leftovers()
     reports = [box.bedplate(command, config, expect_code=1) for command in ("check", "run")]
     expect(reports[1].stdout, "", "the standard output of run")
     expect(*[report.stderr for report in reports], "what run and check say")
-    expect(sorted(places_of_leftovers() - before), [], "files left behind")
+    expect(sorted(possible_leftovers() - before), [], "files left behind")
     for line in reports[0].stderr.splitlines(keepends=True):
         expect_true(MESSAGE.fullmatch(line), f"a message in three parts: {line!r}")
     return reports[0].stderr

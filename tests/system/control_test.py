@@ -353,7 +353,7 @@ def a_shard_that_is_stuck(box):
 
 
 @test()
-def all_places_wait_for_one_shard(box):
+def all_slots_wait_for_one_shard(box):
     """A new client gets an error that names the stuck shard, and no advice to allow more
     connections."""
     appliance = with_a_storage_shard(box, max_connections=1)
@@ -365,7 +365,7 @@ def all_places_wait_for_one_shard(box):
                    (-32000, "1 of 1 connections wait for stuck shards, and keep their slots: see "
                             "`bedplate top`, and find what blocks the shard storage"),
                    "what a newcomer hears")
-    wait_for(lambda: ask_or_nothing(appliance) != "", "a place")
+    wait_for(lambda: ask_or_nothing(appliance) != "", "a slot")
 
 
 def ask_or_nothing(appliance):
@@ -549,7 +549,7 @@ def no_new_clients(box):
         with RawClient(appliance.address()) as other:
             other.expect_disconnect("a new client", most_bytes=0)
         expect(appliance.blockd("connections_turned_away"), 1, "those that were turned away")
-        expect(appliance.blockd("connections_refused"), 0, "those that found no place")
+        expect(appliance.blockd("connections_refused"), 0, "those that found no slot")
         client.request(raw_nbd.READ, 0, 512)
         expect(client.reply().error, 0, "a read of the one that is connected")
         ask(appliance, "blockd.listen", on=True)

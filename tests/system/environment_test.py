@@ -13,7 +13,7 @@ import subprocess
 from forbidding import forbid
 from harness import (BACKENDS, BEDPLATE, LAYOUTS, MIB, Appliance, Skip, expect, expect_in,
                      expect_true, few_hugepages, hugepages_of, is_refused, need_tools,
-                     places_of_leftovers, test, to_toml, wait_for)
+                     possible_leftovers, test, to_toml, wait_for)
 from raw_nbd import connect
 
 MESSAGE = re.compile(r"bedplate: [^\n]+: [^\n]+; [^\n]+\n")  # doing: answer; cure
@@ -23,12 +23,12 @@ SYS_MEMFD_CREATE, SYS_IO_URING_SETUP = 319, 425  # x86-64
 def refused(box, *argv, code=1, **options):
     """Returns the messages of a command that ends with `code`. Checks that each has three parts,
     and that nothing is left behind."""
-    before = places_of_leftovers()
+    before = possible_leftovers()
     done = box.run(*argv, expect_code=code, **options)
     expect(done.stdout, "", "the standard output")
     for line in done.stderr.splitlines(keepends=True):
         expect_true(MESSAGE.fullmatch(line), f"a message in three parts: {line!r}")
-    expect(sorted(places_of_leftovers() - before), [], "files left behind")
+    expect(sorted(possible_leftovers() - before), [], "files left behind")
     return done.stderr
 
 

@@ -262,7 +262,7 @@ def files_below(*directories):
     }
 
 
-def places_of_leftovers():
+def possible_leftovers():
     """Files in the folders where an appliance could leave something: shared memory, hugetlb,
     /run/bedplate. The benchmark, which may run in parallel, has its own directory."""
     mounts = [line.split() for line in read_text("/proc/mounts").splitlines()]

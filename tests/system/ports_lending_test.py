@@ -49,14 +49,14 @@ class Writes:
     OPCODES = {"WRITEV": 2, "WRITE_FIXED": 5, "WRITE": 23}
 
     def __init__(self, box):
-        place = "/sys/kernel/tracing"
-        if not os.path.isdir(f"{place}/instances"):
-            place = box.path("tracing")
-            os.mkdir(place)
-            if box.run("mount", "-t", "tracefs", "none", place, expect_code=None).returncode:
+        tracing = "/sys/kernel/tracing"
+        if not os.path.isdir(f"{tracing}/instances"):
+            tracing = box.path("tracing")
+            os.mkdir(tracing)
+            if box.run("mount", "-t", "tracefs", "none", tracing, expect_code=None).returncode:
                 raise Skip("the kernel has no tracefs, or root may not mount it")
-            box.closing.callback(subprocess.run, ["umount", place], check=False)
-        self._own = f"{place}/instances/bedplate-{os.getpid()}"
+            box.closing.callback(subprocess.run, ["umount", tracing], check=False)
+        self._own = f"{tracing}/instances/bedplate-{os.getpid()}"
         event = f"{self._own}/events/io_uring/io_uring_submit_req"
         os.mkdir(self._own)
         box.closing.callback(os.rmdir, self._own)
@@ -96,10 +96,10 @@ def the_kernel_writes_a_datagram_from_a_registered_buffer(box, sockets):
         client.sendto(datagram(dice, number), (OURS, PORT))
         got = re.fullmatch(r"\d+ at (\w+); .*; file (-?\d+)", client.recv(65536).decode())
         expect(int(got[2]), SIZE, "bytes in the file")
-        place = int(got[1], 16)
-        expect_true(any(begin <= place and place + SIZE <= end
+        address = int(got[1], 16)
+        expect_true(any(begin <= address and address + SIZE <= end
                         for begin, end in registered_buffers(appliance.pid)),
-                    f"{place:#x} lies in what is registered")
+                    f"{address:#x} lies in what is registered")
     expect(dict(writes.count(appliance.pid)), {"WRITE_FIXED": 100}, "writes by their kind")
     appliance.stop()
 
@@ -129,7 +129,7 @@ def a_datagram_of_a_port_is_lent_and_written_where_it_lies(box, sockets):
     free = appliance.count("free_buffers")
     areas = [area for area in memory_areas(f"/proc/{appliance.pid}/smaps")
              if "buffers:wan" in area.path]
-    places = set()
+    addresses = set()
     for number in range(1, COUNT + IN_FLIGHT - 1):
         if number < COUNT:
             sent[number] = datagram(dice, number)
@@ -141,9 +141,9 @@ def a_datagram_of_a_port_is_lent_and_written_where_it_lies(box, sockets):
         for peer in (3, 4):
             expect(got[peer], f"{got[2]} {sum_of(content)}", "where a peer read it, and what")
         expect(int(got[5]), SIZE, "bytes in the file")
-        places.add(int(got[2], 16))
-    expect_true(len(areas) > 0 and all(any(area.begin <= place < area.end for area in areas)
-                                       for place in places), f"{areas} have all of {places}")
+        addresses.add(int(got[2], 16))
+    expect_true(len(areas) > 0 and all(any(area.begin <= address < area.end for area in areas)
+                                       for address in addresses), f"{areas} have all of {addresses}")
     with open(box.path("lent"), "rb") as file:
         expect_true(file.read() == b"".join(sent[i] for i in range(COUNT)), "the file is what came")
     wait_for(lambda: appliance.count("free_buffers") == free, "all buffers to be back")

@@ -12,39 +12,39 @@ import raw_nbd as nbd
 from raw_nbd import connect
 from stores_test import on_store
 
-PLACE = 8 * SECTOR  # always written as a whole
-PLACES = 64
-SIZE = PLACE * PLACES
+SLOT = 8 * SECTOR  # always written as a whole
+SLOTS = 64
+SIZE = SLOT * SLOTS
 CUTS = 150
 
 
 def made(number):
-    """The content of a place after the write of this number."""
-    return number.to_bytes(8, "big") * (PLACE // 8)
+    """The content of a slot after the write of this number."""
+    return number.to_bytes(8, "big") * (SLOT // 8)
 
 
 class Ledger:
-    """For each place, the numbers of the writes whose data may be there after a cut. A write is
+    """For each slot, the numbers of the writes whose data may be there after a cut. A write is
     durable if it was answered with FUA, or if a later flush, sent after the write's answer, was
     answered."""
 
     def __init__(self):
         self.lock = threading.Lock()
-        self.may_be = [[0] for _ in range(PLACES)]
-        self.answered = [0] * PLACES  # the last answered number
+        self.may_be = [[0] for _ in range(SLOTS)]
+        self.answered = [0] * SLOTS  # the last answered number
         self.next = 1
 
-    def write_begins(self, place):
+    def write_begins(self, slot):
         with self.lock:
             number, self.next = self.next, self.next + 1
-            self.may_be[place].append(number)
+            self.may_be[slot].append(number)
         return number
 
-    def write_ends(self, place, number, is_durable):
+    def write_ends(self, slot, number, is_durable):
         with self.lock:
-            self.answered[place] = number
+            self.answered[slot] = number
             if is_durable:
-                self._lasts(place, number)
+                self._lasts(slot, number)
 
     def flush_begins(self):
         with self.lock:
@@ -52,35 +52,35 @@ class Ledger:
 
     def flush_ends(self, answered):
         with self.lock:
-            for place, number in enumerate(answered):
-                self._lasts(place, number)
+            for slot, number in enumerate(answered):
+                self._lasts(slot, number)
 
-    def _lasts(self, place, number):
-        # The numbers of a place are in the order of the writes: each place has only one writer.
-        self.may_be[place] = [each for each in self.may_be[place] if each >= number]
+    def _lasts(self, slot, number):
+        # The numbers of a slot are in the order of the writes: each slot has only one writer.
+        self.may_be[slot] = [each for each in self.may_be[slot] if each >= number]
 
     def losses(self, take):
-        """The places whose content in the result of take() is not allowed."""
+        """The slots whose content in the result of take() is not allowed."""
         with self.lock:
             # The lock stops the ledger, so take() comes first: it sees every write acknowledged by
             # now.
             left = take()
             allowed = [[made(each)[:SECTOR] for each in numbers] for numbers in self.may_be]
         lost = []
-        for place, sectors in enumerate(allowed):
-            for at in range(place * PLACE, (place + 1) * PLACE, SECTOR):
+        for slot, sectors in enumerate(allowed):
+            for at in range(slot * SLOT, (slot + 1) * SLOT, SECTOR):
                 if left[at:at + SECTOR] not in sectors:
-                    lost.append(place)
+                    lost.append(slot)
                     break
         return lost
 
 
 class Writer(threading.Thread):
-    """A connection that writes only to its own places. Its flushes apply to all places."""
+    """A connection that writes only to its own slots. Its flushes apply to all slots."""
 
-    def __init__(self, client, ledger, places, dice):
+    def __init__(self, client, ledger, slots, dice):
         super().__init__(daemon=True)
-        self.client, self.ledger, self.places, self.dice = client, ledger, places, dice
+        self.client, self.ledger, self.slots, self.dice = client, ledger, slots, dice
         self.must_stop = threading.Event()
         self.failure = None
         self.count = 0
@@ -99,18 +99,18 @@ class Writer(threading.Thread):
             expect_true(self.client.error(nbd.FLUSH) == 0, "a flush without an error")
             self.ledger.flush_ends(answered)
             return
-        place = self.dice.choice(self.places)
+        slot = self.dice.choice(self.slots)
         is_durable = self.dice.random() < 0.3
-        number = self.ledger.write_begins(place)
-        self.client.write(place * PLACE, made(number), nbd.FLAG_FUA if is_durable else 0)
-        self.ledger.write_ends(place, number, is_durable)
+        number = self.ledger.write_begins(slot)
+        self.client.write(slot * SLOT, made(number), nbd.FLAG_FUA if is_durable else 0)
+        self.ledger.write_ends(slot, number, is_durable)
 
 
 def cut_again_and_again(box, file, appliance, cuts):
     """Returns the number of cuts that lost data, the ledger, and the dice."""
     dice, ledger, losses = box.dice(), Ledger(), 0
     writers = [Writer(connect(box, appliance, volume="disk"), ledger,
-                      range(first, PLACES, 2), type(dice)(dice.random())) for first in (0, 1)]
+                      range(first, SLOTS, 2), type(dice)(dice.random())) for first in (0, 1)]
     for writer in writers:
         writer.start()
     try:
@@ -146,7 +146,7 @@ def what_was_acknowledged_is_there(box, sockets):
         file.restore(file.after_power_cut(dice))
         client = connect(box, box.appliance(configuration, file="again.toml"), volume="disk")
         lost = ledger.losses(lambda: client.read(0, SIZE))
-        expect_true(not lost, f"places {lost} are not what was acknowledged")
+        expect_true(not lost, f"slots {lost} are not what was acknowledged")
 
 
 @test(broken=["flush", "fua", "early"])

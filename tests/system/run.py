@@ -98,10 +98,10 @@ def describe(error):
     """The message, and its origin in the tests."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)
               if os.path.dirname(frame.filename) == os.path.dirname(os.path.abspath(__file__))]
-    places = " <- ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    origin = " <- ".join(f"{os.path.basename(frame.filename)}:{frame.lineno}"
                          for frame in reversed(frames[2:] or frames))
     kind = "" if isinstance(error, Failure) else f"{type(error).__name__}: "
-    return f"{kind}{error}\n({places})\n"
+    return f"{kind}{error}\n({origin})\n"
 
 
 def indent(text):
@@ -112,7 +112,7 @@ class Machine:
     """The machine's state, which the tests must leave as it was."""
 
     def __init__(self):
-        self.files = harness.places_of_leftovers()
+        self.files = harness.possible_leftovers()
         folders = glob.glob("/sys/kernel/mm/hugepages/hugepages-*kB")
         self.page_sizes = [int(folder.split("-")[-1].removesuffix("kB")) * harness.KIB
                            for folder in folders]
@@ -122,7 +122,7 @@ class Machine:
         return {size: harness.orphaned_hugepages(size) for size in self.page_sizes}
 
     def _differences(self):
-        new = sorted(harness.places_of_leftovers() - self.files)
+        new = sorted(harness.possible_leftovers() - self.files)
         found = [f"file {path}" for path in new]
         found += [f"process {pid}: {command}"
                   for pid, command in harness.marked_processes().items()]

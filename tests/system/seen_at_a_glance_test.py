@@ -18,7 +18,7 @@ from top_screen_test import Console
 SECONDS = 5  # after which a slow client or store raises an alert
 
 
-class Places:
+class Views:
     """An appliance, and all tools that show its alerts."""
 
     def __init__(self, box, configuration):
@@ -61,9 +61,9 @@ class Places:
         wait_for(lambda: f"bedplate_alert{{{alert}}} 1\n" in self.alerts(), f"the alert of {alert}")
         shown = {"top": self.top(), "the page": self.page(), "doctor": "\n".join(self.doctor()),
                  "/alerts": get(self.port, "/alerts")[1]}
-        for place, text in shown.items():
+        for view, text in shown.items():
             for word in words:
-                expect_in(word, text, f"what {place} says")
+                expect_in(word, text, f"what {view} says")
         said = json.loads(self.named("top", "--once", "--json", "--interval", "0.1"))
         told = " ".join(f"{one['of']}: {one['says']}" for one in said["appliances"][0]["alerts"])
         for word in words:
@@ -74,22 +74,22 @@ class Places:
 @test(sockets=BACKENDS)
 def a_client_that_is_slow(box, sockets):
     need_backend(sockets)
-    places = Places(box, box.configuration(sockets=sockets))
-    shard = places.appliance.configuration["shard"][0]["name"]
-    client = connect(box, places.appliance, "tcp", receive_buffer_bytes=16 * KIB)
+    views = Views(box, box.configuration(sockets=sockets))
+    shard = views.appliance.configuration["shard"][0]["name"]
+    client = connect(box, views.appliance, "tcp", receive_buffer_bytes=16 * KIB)
     client.verify("while it reads")
-    places.expect_quiet()
+    views.expect_quiet()
     for _ in range(32):
         client.request(nbd.READ, 0, MIB)
     host, port = client.socket.getsockname()
-    places.expect_seen(f'of="shard {shard}",counter="slow_client_ns"', f"shard {shard}: ",
+    views.expect_seen(f'of="shard {shard}",counter="slow_client_ns"', f"shard {shard}: ",
                        f"the client {host}:{port} at {host}:", "has read nothing of its answer")
     label = f'bedplate_shard_slow_client_seconds{{shard="{shard}"}}'
-    expect_true(sample(places.metrics(), label) >= SECONDS, "the value of the alert")
+    expect_true(sample(views.metrics(), label) >= SECONDS, "the value of the alert")
     for _ in range(32):
         client.reply()
-    places.expect_quiet()
-    places.appliance.stop()
+    views.expect_quiet()
+    views.appliance.stop()
 
 
 @test()
@@ -97,46 +97,46 @@ def a_heap_that_is_nearly_exhausted(box):
     configuration = box.configuration()
     del configuration["blockd"]
     configuration["pool"] = {"bytes": "40 MiB", "pages": "4 KiB", "heap_min_bytes": "8 MiB"}
-    roomy = Places(box, configuration)
+    roomy = Views(box, configuration)
     roomy.expect_quiet()
     roomy.appliance.stop()
     configuration["pool"]["bytes"] = "33 MiB"  # little more than its threads need
     # The heap has two chunks of 4 MiB. A thread of boot that ended early leaves one of them free.
     for _ in range(8):
-        places = Places(box, configuration)
-        if places.appliance.stats()["heap"]["free_bytes"] == 0:
+        views = Views(box, configuration)
+        if views.appliance.stats()["heap"]["free_bytes"] == 0:
             break
-        places.appliance.stop()
-    owners = places.appliance.stats()["heap_owner"]
+        views.appliance.stop()
+    owners = views.appliance.stats()["heap_owner"]
     owner = max(owners, key=lambda name: owners[name]["used_bytes"])
-    places.expect_seen('of="heap",counter="free_bytes"', "heap: it is nearly exhausted: ",
+    views.expect_seen('of="heap",counter="free_bytes"', "heap: it is nearly exhausted: ",
                        f"are free, and {owner} (", "has the most")
-    text = places.metrics()
+    text = views.metrics()
     free = sample(text, "bedplate_heap_free_bytes{}")
     expect_true(free < 0.1 * sample(text, 'bedplate_owner_bytes{owner="heap"}'), "the alert's value")
-    places.appliance.stop()
+    views.appliance.stop()
 
 
 @test()
 def a_peer_process_that_is_down(box):
-    places = Places(box, messages_test.two(box))
+    views = Views(box, messages_test.two(box))
 
     def start():
         log = box.path("ann.log")
-        process = messages_test.start(box, places.appliance, "c++", "ann", "bob")
-        wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in places.metrics(),
+        process = messages_test.start(box, views.appliance, "c++", "ann", "bob")
+        wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in views.metrics(),
                  f"ann in /metrics; {log}")
         return process
 
     ann = start()
-    places.expect_quiet()
+    views.expect_quiet()
     ann.send_signal(signal.SIGKILL)
     ann.wait(BOUND_SECONDS)
-    places.expect_seen('of="process ann",counter="is_down"',
+    views.expect_seen('of="process ann",counter="is_down"',
                        f"process ann: its process {ann.pid} has died, and no other has joined")
-    expect(sample(places.metrics(), 'bedplate_process_is_down{process="ann"}'), 1, "the alert's value")
+    expect(sample(views.metrics(), 'bedplate_process_is_down{process="ann"}'), 1, "the alert's value")
     start()
-    places.expect_quiet()
+    views.expect_quiet()
 
 
 @test()
@@ -146,28 +146,28 @@ def a_process_that_leaves_hides_no_death(box):
     configuration["pool"]["bytes"] = "128 MiB"
     configuration["group"][0]["members"] = 4
     configuration["process"][0]["max_count"] = 2
-    places = Places(box, configuration)
+    views = Views(box, configuration)
 
     def start(name, peer, count):
-        process = messages_test.start(box, places.appliance, "c++", name, peer, f"{name}.{count}")
-        wait_for(lambda: sample(places.metrics(), f'bedplate_process_joined_total{{process="{name}"}}')
+        process = messages_test.start(box, views.appliance, "c++", name, peer, f"{name}.{count}")
+        wait_for(lambda: sample(views.metrics(), f'bedplate_process_joined_total{{process="{name}"}}')
                  == count, f"{count} times {name}")
         return process
 
     dies = start("ann", "bob", 1)
     leaves = start("ann", "bob", 2)
-    places.expect_quiet()
+    views.expect_quiet()
     dies.kill()
     dies.wait(BOUND_SECONDS)
     said = f"process ann: its process {dies.pid} has died, and no other has joined"
-    places.expect_seen('of="process ann",counter="is_down"', said)
+    views.expect_seen('of="process ann",counter="is_down"', said)
     start("bob", "ann", 1)
     expect(leaves.wait(BOUND_SECONDS), 0, "the exit code of the one that leaves")
-    wait_for(lambda: 'bedplate_process_state{process="ann",is="left"} 1' in places.metrics(),
+    wait_for(lambda: 'bedplate_process_state{process="ann",is="left"} 1' in views.metrics(),
              "the end of the other one")
-    places.expect_seen('of="process ann",counter="is_down"', said)
+    views.expect_seen('of="process ann",counter="is_down"', said)
     start("ann", "bob", 3)
-    places.expect_quiet()
+    views.expect_quiet()
 
 
 @test(sockets=BACKENDS)
@@ -177,20 +177,20 @@ def a_store_that_hangs(box, sockets):
         configuration = box.configuration(sockets=sockets)
         configuration["appliance"]["drain_timeout_ms"] = 1000
         configuration["blockd"]["volume"].append({"name": "disk", "file": file.path})
-        places = Places(box, configuration)
-        client = connect(box, places.appliance, volume="disk")
+        views = Views(box, configuration)
+        client = connect(box, views.appliance, volume="disk")
         expect(client.read(0, 512), bytes(512), "a read before that")
-        places.expect_quiet()
+        views.expect_quiet()
         file.hang()
         client.request(nbd.READ, 0, 4096)
-        places.expect_seen('of="blockd stores disk",counter="silent_ns"', "blockd stores disk: ",
+        views.expect_seen('of="blockd stores disk",counter="silent_ns"', "blockd stores disk: ",
                            f"its store {file.path} has completed nothing for ",
                            "(operations in flight: 1)")
         label = 'bedplate_blockd_stores_silent_seconds{stores="disk"}'
-        expect_true(sample(places.metrics(), label) >= SECONDS, "the value of the alert")
-        places.appliance.process.kill()
-        places.appliance.process.wait(BOUND_SECONDS)
-    crashed = places.doctor()
+        expect_true(sample(views.metrics(), label) >= SECONDS, "the value of the alert")
+        views.appliance.process.kill()
+        views.appliance.process.wait(BOUND_SECONDS)
+    crashed = views.doctor()
     expect(len(crashed), 1, "lines of doctor")
     expect_in("it has crashed", crashed[0], "what doctor says of the one that was killed")
 
@@ -206,21 +206,21 @@ def with_little_heap(box, configuration):
     return configuration
 
 
-def go_wrong(box, places, file):
+def go_wrong(box, views, file):
     """A client is slow, the heap is nearly exhausted, a process has died, and a store hangs."""
-    slow = connect(box, places.appliance, "tcp", receive_buffer_bytes=16 * KIB)
+    slow = connect(box, views.appliance, "tcp", receive_buffer_bytes=16 * KIB)
     slow.verify("while it reads")
-    disk = connect(box, places.appliance, volume="disk")
+    disk = connect(box, views.appliance, volume="disk")
     expect(disk.read(0, 512), bytes(512), "a read before that")
-    ann = messages_test.start(box, places.appliance, "c++", "ann", "bob")
-    wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in places.metrics(), "ann")
+    ann = messages_test.start(box, views.appliance, "c++", "ann", "bob")
+    wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in views.metrics(), "ann")
     ann.kill()
     ann.wait(BOUND_SECONDS)
     file.hang()
     disk.request(nbd.READ, 0, 4096)
     for _ in range(32):
         slow.request(nbd.READ, 0, MIB)
-    wait_for(lambda: places.alerts().count("} 1\n") == 4, f"four alerts: {places.alerts()}")
+    wait_for(lambda: views.alerts().count("} 1\n") == 4, f"four alerts: {views.alerts()}")
     return slow, disk
 
 
@@ -230,7 +230,7 @@ def four_at_once(box, file):
     configuration["blockd"]["volume"].append({"name": "disk", "file": file.path})
     configuration["http"] = {"listen": [f"tcp:127.0.0.1:{free_port()}"],
                              "max_connections": 1000}  # which take much of the heap
-    return Places(box, with_little_heap(box, configuration))
+    return Views(box, with_little_heap(box, configuration))
 
 
 @test()
@@ -238,16 +238,16 @@ def all_four_at_once(box):
     """The first screen shows the number of alerts and each alert, also while other rows are
     selected."""
     with FuseFile(box, bytes(MIB)) as file:
-        places = four_at_once(box, file)
-        clients = go_wrong(box, places, file)
+        views = four_at_once(box, file)
+        clients = go_wrong(box, views, file)
         culprits = ("shard main: the client 127.0.0.1:", "heap: it is nearly exhausted: ",
                     "process ann: its process ", f"blockd stores disk: its store {file.path}")
-        top = Console(box, places.appliance.runtime_directory, options=["--interval", "0.2"])
+        top = Console(box, views.appliance.runtime_directory, options=["--interval", "0.2"])
 
         def shows_all(text):
             head, *rest = text.splitlines()
             first_rows = "\n".join(rest[:8])
-            return (head.startswith(f"! 4 need a look  two: pid {places.appliance.pid}, running")
+            return (head.startswith(f"! 4 need a look  two: pid {views.appliance.pid}, running")
                     and all(f"! {culprit[:50]}" in first_rows for culprit in culprits))
         top.wait_for(lambda text: "q:end n:alerts" in text and shows_all(text),
                      "all on the first screen")
@@ -259,24 +259,24 @@ def all_four_at_once(box):
         top.press("q")
         top.expect_end()
 
-        page = places.page()
+        page = views.page()
         expect_in('class="bad">4 need a look</span>', page, "the page without JavaScript")
         for culprit in culprits:
             expect_in(f'<li class="bad">{culprit}', page, "the page without JavaScript")
-            expect(sum(culprit in line for line in places.doctor()), 1, f"{culprit} in doctor")
-        expect([line.split()[0] for line in places.doctor()], 4 * ["warning"], "doctor")
-        expect(get(places.port, "/readyz")[0].status, 200, "it serves all the same")
+            expect(sum(culprit in line for line in views.doctor()), 1, f"{culprit} in doctor")
+        expect([line.split()[0] for line in views.doctor()], 4 * ["warning"], "doctor")
+        expect(get(views.port, "/readyz")[0].status, 200, "it serves all the same")
         expect(len(clients), 2, "clients that stay until here")
-        places.appliance.process.kill()
-        places.appliance.process.wait(BOUND_SECONDS)
+        views.appliance.process.kill()
+        views.appliance.process.wait(BOUND_SECONDS)
 
 
 @test()
 def the_page_is_not_green(box):
     """With an alert, the page is green neither in words nor in colours. The page uses
     JavaScript."""
-    places = Places(box, messages_test.two(box))
-    browser = Browser(box, f"http://127.0.0.1:{places.port}/")
+    views = Views(box, messages_test.two(box))
+    browser = Browser(box, f"http://127.0.0.1:{views.port}/")
     state = "document.getElementById('state')"
     browser.wait(f"isLive && {state}.textContent === 'Ready' && document.title === 'two'", "ready")
 
@@ -288,8 +288,8 @@ def the_page_is_not_green(box):
     for scheme in ("light", "dark"):
         red, green = red_and_green(scheme)
         expect_true(green > red, f"ready is green: {red}, {green}")
-    ann = messages_test.start(box, places.appliance, "c++", "ann", "bob")
-    wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in places.metrics(), "ann")
+    ann = messages_test.start(box, views.appliance, "c++", "ann", "bob")
+    wait_for(lambda: 'bedplate_process_state{process="ann",is="there"} 1' in views.metrics(), "ann")
     ann.kill()
     ann.wait(BOUND_SECONDS)
     for before in ("", "listen = () => {}; quiet()"):  # by events, and by its own requests
@@ -300,4 +300,4 @@ def the_page_is_not_green(box):
         for scheme in ("light", "dark"):
             red, green = red_and_green(scheme)
             expect_true(red > green, f"it is not green: {red}, {green}")
-    places.appliance.stop()
+    views.appliance.stop()

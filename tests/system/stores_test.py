@@ -134,7 +134,7 @@ def largest_and_odd_requests(box, sockets):
     client = client_of(box, box.appliance(on_store(box, sockets=sockets)))
     data = pattern("largest", 32 * MIB)
     client.write(4095, data)
-    expect_true(client.read(4095, 32 * MIB) == data, "32 MiB at an odd place")
+    expect_true(client.read(4095, 32 * MIB) == data, "32 MiB at an odd offset")
     for offset in (1, 511, 512, 4097):
         client.verify(offset, offset, 100_001)
 

@@ -150,7 +150,7 @@ def a_slow_upload_is_seen(box):
     client = connect(box, appliance)
     header = raw_nbd.request_bytes(raw_nbd.WRITE, 0, 1 * MIB, b"", cookie=1)
     client.send(header)
-    wait_for(lambda: appliance.granted() == 1, "its place")
+    wait_for(lambda: appliance.granted() == 1, "its destination")
     time.sleep(HELD_NS / 1e9)
     client.send(bytes(1 * MIB))
     expect(client.reply().error, 0, "the answer")

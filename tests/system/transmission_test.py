@@ -282,7 +282,7 @@ def vanishes_in_a_payload(box, layout, sockets, ending):
                     f"{sent_bytes} bytes sent: what lies behind is intact")
         expect_true(seen[MIB + sent_bytes:MIB + length] == old[MIB + sent_bytes:MIB + length],
                     f"{sent_bytes} bytes sent: what was not sent is not changed")
-        client.verify("the same place", begin, length)
+        client.verify("the same range", begin, length)
     expect(appliance.blockd("connections_open"), connections, "connections_open")
     appliance.stop()
 

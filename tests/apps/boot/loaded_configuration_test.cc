@@ -11,12 +11,12 @@ namespace {
 
 struct Tenant {
   std::string name;
-  uint32_t places = 4;
+  uint32_t slots = 4;
   std::optional<uint32_t> boxes;
 };
 void describe(ConfigurationTable& table, Tenant& tenant) {
   table.name("name", &tenant.name, 1, 16).required().unique().help("Whose.");
-  table.integer("places", &tenant.places, 1, 64).help("How many.");
+  table.integer("slots", &tenant.slots, 1, 64).help("How many.");
   table.integer("boxes", &tenant.boxes, 0, 64).otherwise("some").help("How many.");
 }
 
@@ -28,7 +28,7 @@ struct TenantService : Service {
     table.tables("tenant", &tenants, 0, 8);
     table.check([this](ReadTable& read) {
       uint64_t all = 0;
-      for (const Tenant& tenant : tenants) all += tenant.places;
+      for (const Tenant& tenant : tenants) all += tenant.slots;
       if (all > limit) read.refuse_value("limit", "\"limit\" is too small", "raise it");
     });
   }
@@ -76,19 +76,19 @@ TEST(LoadedConfiguration, HasEachNumberOfTheFileWithItsTablesName) {
   CHECK_EQUAL(0, number("shard[main].cpu"));
   CHECK_EQUAL(2 * kMiB, number("cache.bytes"));
   CHECK_EQUAL(10, number("cache.limit"));
-  CHECK_EQUAL(4, number("cache.tenant[one].places"));
-  CHECK_EQUAL(3, number("cache.tenant[two].places"));
+  CHECK_EQUAL(4, number("cache.tenant[one].slots"));
+  CHECK_EQUAL(3, number("cache.tenant[two].slots"));
   CHECK(find("cache.tenant[two].name") == nullptr);
   CHECK_FALSE(find("cache.tenant[two].boxes")->key->number().has_value());
 }
 
 TEST(LoadedConfiguration, WhatIsChangedIsWhatTheServiceSees) {
   find("cache.bytes")->key->set_number(4096);
-  find("cache.tenant[two].places")->key->set_number(1);
+  find("cache.tenant[two].slots")->key->set_number(1);
   find("cache.tenant[one].boxes")->key->set_number(7);
   find("pool.bytes")->key->set_number(kGiB);
   CHECK_EQUAL(4096, cache.bytes);
-  CHECK_EQUAL(1, cache.tenants[1].places);
+  CHECK_EQUAL(1, cache.tenants[1].slots);
   CHECK_EQUAL(7, cache.tenants[0].boxes.value());
   CHECK_EQUAL(kGiB, loaded.configuration().pool.bytes);
   find("cache.tenant[one].boxes")->key->set_number(std::nullopt);
@@ -97,7 +97,7 @@ TEST(LoadedConfiguration, WhatIsChangedIsWhatTheServiceSees) {
 
 TEST(LoadedConfiguration, ChecksAcrossKeysAreAskedAgain) {
   CHECK(loaded.check().empty());
-  find("cache.tenant[one].places")->key->set_number(8);
+  find("cache.tenant[one].slots")->key->set_number(8);
   const std::vector<Error> problems = loaded.check();
   CHECK_EQUAL(1, problems.size());
   STRCMP_CONTAINS("\"limit\" is too small", problems[0].answer);

@@ -52,7 +52,7 @@ TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
                   log.text().c_str());
 }
 
-TEST(ServiceC, AValueOfItsTableThatIsOutOfRangeIsRefusedWithItsPlace) {
+TEST(ServiceC, AValueOfItsTableThatIsOutOfRangeIsRefusedWithItsPosition) {
   service.describe = [](void*, bp_table* table) {
     static uint64_t item_count = 8;
     bp_table_integer(table, "items", &item_count, 1, 100, "How many it keeps.");

@@ -86,13 +86,13 @@ std::string_view too_many_words(void*, std::span<char>) noexcept { return "too m
 }  // namespace
 
 TEST_GROUP(ConnectionThread) {
-  static constexpr size_t kPlaceCount = 2;
+  static constexpr size_t kSlotCount = 2;
 
   char root[64] = "/tmp/bedplate-connections-XXXXXX";
   ServedCounters counters;
   std::vector<Fd> listeners;
-  LineEcho sessions[kPlaceCount];
-  std::vector<ConnectionSession*> places;
+  LineEcho sessions[kSlotCount];
+  std::vector<ConnectionSession*> slots;
   std::unique_ptr<ConnectionThread> thread = std::make_unique<ConnectionThread>();
   bool refuses = false;
 
@@ -103,7 +103,7 @@ TEST_GROUP(ConnectionThread) {
     LONGS_EQUAL(
         0, bind(listeners[0].number(), reinterpret_cast<const sockaddr*>(&there), sizeof there));
     LONGS_EQUAL(0, listen(listeners[0].number(), 8));
-    for (LineEcho& session : sessions) places.push_back(&session);
+    for (LineEcho& session : sessions) slots.push_back(&session);
   }
   void teardown() override {
     thread.reset();
@@ -126,7 +126,7 @@ TEST_GROUP(ConnectionThread) {
             .context = &refuses};
   }
   void serve() {
-    CHECK(thread->create(options(), listeners, places).ok());
+    CHECK(thread->create(options(), listeners, slots).ok());
     thread->begin();
   }
   Fd connected() {
@@ -182,7 +182,7 @@ TEST(ConnectionThread, AnswersOneAfterTheOtherAndEnds) {
 }
 
 TEST(ConnectionThread, AnswersNothingBeforeItBegins) {
-  CHECK(thread->create(options(), listeners, places).ok());
+  CHECK(thread->create(options(), listeners, slots).ok());
   const Fd client = connected();
   say(client, "one\n");
   thread->wake();
@@ -192,7 +192,7 @@ TEST(ConnectionThread, AnswersNothingBeforeItBegins) {
   STRCMP_EQUAL("one\n", heard(client).c_str());
 }
 
-TEST(ConnectionThread, ThePlaceOfASilentOneIsANewOnes) {
+TEST(ConnectionThread, TheSlotOfASilentOneIsANewOnes) {
   serve();
   const Fd first = connected();
   STRCMP_EQUAL("a\n", asked(first, "a\n").c_str());
@@ -227,7 +227,7 @@ TEST(ConnectionThread, OneTooManyIsTold) {
   }
 }
 
-TEST(ConnectionThread, OneThatMayNotAskIsToldAndHasNoPlace) {
+TEST(ConnectionThread, OneThatMayNotAskIsToldAndHasNoSlot) {
   refuses = true;
   serve();
   const Fd client = connected();
@@ -247,7 +247,7 @@ TEST(ConnectionThread, AnAnswerMadeElsewhereIsSentWhenItIsWoken) {
   STRCMP_EQUAL("more\n", asked(client, "more\n").c_str());
 }
 
-TEST(ConnectionThread, APlaceThatIsHeldIsNobodys) {
+TEST(ConnectionThread, ASlotThatIsHeldIsNobodys) {
   sessions[0].holds = true;
   serve();
   const Fd client = connected();

@@ -195,7 +195,7 @@ TEST(StandingLine, ServesALineBesideClients) {
   LONGS_EQUAL(0, line.lost_count);
 }
 
-TEST(StandingLine, KeepsAPlaceForALineThatIsNotThere) {
+TEST(StandingLine, KeepsASlotForALineThatIsNotThere) {
   line.is_there = false;
   begin(2);
   const Fd one = client();

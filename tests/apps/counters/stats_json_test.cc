@@ -62,7 +62,7 @@ TEST_GROUP_BASE(StatsJson, test::CountersFileFixture) {
   }
 };
 
-TEST(StatsJson, EachKindInItsPlace) {
+TEST(StatsJson, EachKindAtItsPosition) {
   test::Running running(directory, "a", kAll);
   auto& box = *static_cast<AllKinds*>(running.file.values(kAll[1]));
   box.level.set(kNoValue);

@@ -257,7 +257,7 @@ TEST(HttpSession, EventsComeInRounds) {
   LONGS_EQUAL(0, counters.listeners.read());
 }
 
-TEST(HttpSession, WhatEndsMakesPlaceForAnotherListener) {
+TEST(HttpSession, WhatEndsMakesRoomForAnotherListener) {
   test::Running running(directory, "a");
   site.view = running.file.view();
   site.is_ready = true;

@@ -58,8 +58,8 @@ std::string of(const std::string& text, const std::string& name) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find('\n', at) + 1;
     const std::string line = text.substr(at, end - at);
-    const size_t place = line.find(name);
-    if (place == 0 || (line[0] == '#' && place != std::string::npos)) lines += line;
+    const size_t position = line.find(name);
+    if (position == 0 || (line[0] == '#' && position != std::string::npos)) lines += line;
     at = end;
   }
   return lines;

@@ -130,7 +130,7 @@ TEST(CoreDump, WhatHasNoRoomIsCounted) {
   STRCMP_EQUAL("co", text_in(machine.path("/dev/disk")).c_str());
 }
 
-TEST(CoreDump, WhatHasNoPlaceIsLostAndTheMachineEndsAllTheSame) {
+TEST(CoreDump, WhatHasNoDeviceIsLostAndTheMachineEndsAllTheSame) {
   BP_SKIP_WITHOUT_MACHINE();
   says("DumpToNothing", "");
   const std::string said = text_in(machine.path("/dev/kmsg"));

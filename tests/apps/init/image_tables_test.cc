@@ -125,7 +125,7 @@ TEST(ImageTables, InterfacesAreDifferent) {
           with("[[network]]\ninterface = \"a\"\n[[network]]\ninterface = \"a\"\n"));
 }
 
-TEST(ImageTables, ADumpHasAPlaceAndOwners) {
+TEST(ImageTables, ADumpHasADeviceAndOwners) {
   REFUSED("f:13:1: \"device\" is missing in [crash]; expected path: the block device that a dump "
           "is written to; or dump = \"none\"",
           with("[crash]\ndump = \"metadata\"\n"));

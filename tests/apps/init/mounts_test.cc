@@ -83,7 +83,7 @@ TEST(Mounts, AKernelWithoutRecordsOfCrashesWillDo) {
   STRCMP_EQUAL("", ended.text);
 }
 
-TEST(Mounts, APlaceThatIsNoDirectoryIsTheImagesFault) {
+TEST(Mounts, AMountPointThatIsNoDirectoryIsTheImagesFault) {
   const Fd file(creat((std::string(root) + "/run").c_str(), 0644));
   const test::Ended ended = mount_all("", 0);
   CHECK(ended.said("/run") && ended.said("build the image again"));

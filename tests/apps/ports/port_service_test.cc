@@ -104,7 +104,7 @@ TEST(PortService, ReadsEachPort) {
   CHECK(dpdk.settings().has_telemetry);
 }
 
-TEST(PortService, WhatMakesNoSenseIsRefusedWithItsPlace) {
+TEST(PortService, WhatMakesNoSenseIsRefusedWithItsPosition) {
   const std::string port = "[[port]]\nname = \"wan\"\n";
   STRCMP_CONTAINS("f:14:10: \"device\" is \"eth0\": this kind of device does not exist; expected "
                   "\"0000:03:00.0\"",

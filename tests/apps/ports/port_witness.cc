@@ -11,8 +11,8 @@ namespace bedplate::test {
 namespace {
 
 constexpr uint32_t kHeadBytes = sizeof(rte_ether_hdr) + sizeof(rte_ipv4_hdr) + sizeof(rte_udp_hdr);
-constexpr uint32_t kPlacesLog2 = 16;
-const std::byte* came_in_at[1U << kPlacesLog2];
+constexpr uint32_t kEntriesLog2 = 16;
+const std::byte* came_in_at[1U << kEntriesLog2];
 
 // Returns the payload of UDP over IPv4; nullptr: it is another frame, or its headers do not lie in
 // the first segment.
@@ -27,15 +27,15 @@ const std::byte* payload_of(const rte_mbuf* frame) noexcept {
   return rte_pktmbuf_mtod(frame, const std::byte*) + kHeadBytes;
 }
 
-const std::byte*& place_of(const std::byte* payload) noexcept {
+const std::byte*& entry_of(const std::byte* payload) noexcept {
   uint32_t number = 0;
   std::memcpy(&number, payload, sizeof number);
-  return came_in_at[number * 0x9e3779b1 >> (32 - kPlacesLog2)];
+  return came_in_at[number * 0x9e3779b1 >> (32 - kEntriesLog2)];
 }
 
 uint16_t look_at_received(uint16_t, uint16_t, rte_mbuf** frames, uint16_t count, uint16_t, void*) {
   for (uint16_t i = 0; i < count; ++i) {
-    if (const std::byte* payload = payload_of(frames[i])) place_of(payload) = payload;
+    if (const std::byte* payload = payload_of(frames[i])) entry_of(payload) = payload;
   }
   return count;
 }
@@ -45,7 +45,7 @@ uint16_t look_at_sent(uint16_t, uint16_t, rte_mbuf** frames, uint16_t count, voi
   for (uint16_t i = 0; i < count; ++i) {
     const std::byte* payload = payload_of(frames[i]);
     if (payload == nullptr) continue;
-    (place_of(payload) == payload ? counters.sent_in_place : counters.sent_elsewhere).add(1);
+    (entry_of(payload) == payload ? counters.sent_in_place : counters.sent_elsewhere).add(1);
   }
   return count;
 }

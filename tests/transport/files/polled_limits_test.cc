@@ -44,8 +44,8 @@ class PolledMachine : public FakeRoot {
  private:
   const std::string kDrive = "/sys/devices/nvme0/nvme0n1";
 
-  void link(const std::string& target, const std::string& place) {
-    const std::filesystem::path at(path() + place);
+  void link(const std::string& target, const std::string& link_path) {
+    const std::filesystem::path at(path() + link_path);
     std::filesystem::create_directories(at.parent_path());
     std::filesystem::create_directory_symlink(path() + target, at);
   }

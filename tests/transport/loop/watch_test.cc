@@ -161,7 +161,7 @@ class WatchBodies : public SocketsFixture {
   }
 
   // The second watch has the slot of the first, but not its events.
-  void a_place_used_again() {
+  void a_slot_used_again() {
     const Fd loud = event_with(0);
     const Fd quiet = event_with(0);
     Watched first(loud.number());
@@ -344,7 +344,7 @@ BP_BOTH_BACKENDS(Watch, NeverCallsFromWithinItsStartNorASleep, never_from_within
 BP_BOTH_BACKENDS(Watch, IsCalledForAsLongAsTheDescriptorIsReady, level_triggered())
 BP_BOTH_BACKENDS(Watch, StoppedAndFreedWhileAnEventWaitsIsNeverCalled,
                  stopped_while_an_event_waits())
-BP_BOTH_BACKENDS(Watch, AnEventOfAStoppedOneIsNotThatOfTheNextInItsPlace, a_place_used_again())
+BP_BOTH_BACKENDS(Watch, AnEventOfAStoppedOneIsNotThatOfTheNextInItsPlace, a_slot_used_again())
 BP_BOTH_BACKENDS(Watch, OneCallbackMayStopTheOtherThatIsReadyToo, one_stops_the_other())
 BP_BOTH_BACKENDS(Watch, ACallbackMayStopStartAndFreeItsOwn, from_within_its_callback())
 BP_BOTH_BACKENDS(Watch, AHangUpIsToldUnasked, hang_up())

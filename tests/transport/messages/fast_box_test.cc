@@ -158,7 +158,7 @@ TEST(FastBox, KnowsWhatWasConsumed) {
   CHECK(producer.is_drained());
 }
 
-TEST(FastBox, RefusesPlacesOutsideTheArea) {
+TEST(FastBox, RefusesOffsetsOutsideTheArea) {
   make(1024);
   const uint64_t area = box.area_bytes();
   CHECK(consumer.area_payload({0}, static_cast<uint32_t>(area)) == box.area());

@@ -278,7 +278,7 @@ TEST(MessageAnswers, WhatIsLentWithAQuestionGoesBackAtOnce) {
   LONGS_EQUAL(4, heard.size());
 }
 
-TEST(MessageAnswers, WhatMakesNoSenseOrFindsNoPlaceToWaitIsCountedAndDropped) {
+TEST(MessageAnswers, WhatMakesNoSenseOrFindsNoRoomToWaitIsCountedAndDropped) {
   ask("bad");
   CHECK_EQUAL(1, dropped.read());
   ask("lend 1000");

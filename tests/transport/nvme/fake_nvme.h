@@ -243,19 +243,19 @@ class FakeNvme final : public NvmePort {
     const uint64_t first = command.word10 | uint64_t{command.word11} << 32;
     const uint64_t count = (command.word12 & 0xffff) + 1;
     if (first + count > space.block_count) return 0x080;  // LBA out of range
-    std::byte* place = &disk[first << space.block_log2];
+    std::byte* target = &disk[first << space.block_log2];
     const uint64_t bytes = count << space.block_log2;
     if (command.opcode == nvme::kWriteZeroes) {
-      std::fill_n(place, bytes, std::byte{0});
+      std::fill_n(target, bytes, std::byte{0});
       return 0;
     }
     for (const std::span<std::byte> page : pages_of(command, bytes)) {
       if (command.opcode == nvme::kRead) {
-        std::memcpy(page.data(), place, page.size());
+        std::memcpy(page.data(), target, page.size());
       } else {
-        std::memcpy(place, page.data(), page.size());
+        std::memcpy(target, page.data(), page.size());
       }
-      place += page.size();
+      target += page.size();
     }
     return 0;
   }

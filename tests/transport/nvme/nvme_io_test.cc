@@ -182,10 +182,10 @@ TEST(NvmeIo, AnyMixOfRequestsIsAsAModelSays) {
       const uint64_t bytes = blocks * 512;
       const auto action = static_cast<NvmeAction>(random() % 5);
       fill(data_offset, bytes, random());
-      std::byte* const place = &model[first * 512];
-      if (action == NvmeAction::kWrite) std::memcpy(place, rig.data + data_offset, bytes);
+      std::byte* const target = &model[first * 512];
+      if (action == NvmeAction::kWrite) std::memcpy(target, rig.data + data_offset, bytes);
       if (action == NvmeAction::kWriteZeroes || action == NvmeAction::kDeallocate) {
-        std::memset(place, 0, bytes);
+        std::memset(target, 0, bytes);
       }
       rig.begin(each, action, first, blocks, data_offset);
       first += blocks;

@@ -34,11 +34,11 @@ struct Attached {
   bool is_released = false;
 
   void replace(uint64_t begin, uint64_t by) noexcept {
-    auto* place = std::find(std::begin(windows), std::end(windows), begin);
-    if (place == std::end(windows)) {
+    auto* window = std::find(std::begin(windows), std::end(windows), begin);
+    if (window == std::end(windows)) {
       ++wrong_count;
     } else {
-      *place = by;
+      *window = by;
     }
   }
 } module_state;

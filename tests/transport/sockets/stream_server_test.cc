@@ -71,12 +71,12 @@ class ServerBodies : public SocketsFixture {
   Fd listener;
 
   void serve() {
-    void* place = memory.data();
+    void* aligned = memory.data();
     size_t room = memory.size();
-    CHECK(std::align(kCacheLineBytes, kBytes, place, room) != nullptr);
+    CHECK(std::align(kCacheLineBytes, kBytes, aligned, room) != nullptr);
     listener = listening_socket(&address);
     server->create<Echo>({.loop = loop.get(), .sockets = sockets.get(), .counters = &clients},
-                         {static_cast<std::byte*>(place), kBytes}, shared);
+                         {static_cast<std::byte*>(aligned), kBytes}, shared);
     server->add_listener(listener.number());
     server->start();
   }

@@ -437,8 +437,8 @@ TEST(TlsSession, AFlippedBitAnywhereInTheHandshakeNeverAgrees) {
     begin();
     client->handshake();
     // Behind the record's header, because the version in the first header means nothing.
-    const size_t place = 5 + chance() % (client->sent.size() - 5);
-    client->sent[place] = static_cast<char>(client->sent[place] ^ (1 << (chance() % 8)));
+    const size_t position = 5 + chance() % (client->sent.size() - 5);
+    client->sent[position] = static_cast<char>(client->sent[position] ^ (1 << (chance() % 8)));
     CHECK_FALSE_TEXT(shake_hands() == Outcome::kDone && client_outcome == 0, seed.text());
     session.end();
   }

@@ -50,8 +50,8 @@ class Machine : public FakeRoot {
   }
 
  private:
-  void link(const std::string& target, const std::string& place) {
-    const std::filesystem::path at(path() + place);
+  void link(const std::string& target, const std::string& link_path) {
+    const std::filesystem::path at(path() + link_path);
     std::filesystem::create_directories(at.parent_path());
     std::filesystem::create_directories(path() + target);
     std::filesystem::remove(at);

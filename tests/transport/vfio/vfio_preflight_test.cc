@@ -34,10 +34,10 @@ class Machine : public FakeRoot {
   }
 
  private:
-  void link(const std::string& target, const std::string& place) {
+  void link(const std::string& target, const std::string& link_path) {
     std::filesystem::create_directories(path() + target);
-    std::filesystem::create_directories(std::filesystem::path(path() + place).parent_path());
-    std::filesystem::create_directory_symlink(path() + target, path() + place);
+    std::filesystem::create_directories(std::filesystem::path(path() + link_path).parent_path());
+    std::filesystem::create_directory_symlink(path() + target, path() + link_path);
   }
 };
 

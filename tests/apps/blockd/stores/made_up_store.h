@@ -74,20 +74,20 @@ class MadeUpStore final : public VolumeStore {
     return 0;
   }
   int64_t act(StoreOperation& operation) {
-    std::byte* const place = &seen[0] + operation.offset;
+    std::byte* const target = &seen[0] + operation.offset;
     switch (operation.action) {
       case StoreAction::kRead:
-        std::memcpy(operation.memory, place, operation.bytes);
+        std::memcpy(operation.memory, target, operation.bytes);
         return static_cast<int64_t>(operation.bytes);
       case StoreAction::kWrite:
-        std::memcpy(place, operation.memory, operation.bytes);
+        std::memcpy(target, operation.memory, operation.bytes);
         if (operation.is_durable && defect != Defect::kDurableIsNone) harden(operation);
         return 0;
       case StoreAction::kFlush:
         if (defect != Defect::kFlushIsNone) durable = seen;
         return 0;
       case StoreAction::kWriteZeroes:
-      case StoreAction::kDiscard: std::memset(place, 0, operation.bytes); return 0;
+      case StoreAction::kDiscard: std::memset(target, 0, operation.bytes); return 0;
       case StoreAction::kExtents: break;
     }
     const size_t count = std::min<size_t>(extents.size(), operation.extent_count_max);

@@ -21,7 +21,7 @@ constexpr uint32_t kSlotCount = 32;  // slots share blocks
 constexpr uint32_t kSlotBytes = 700;
 
 // The values that a slot may hold after a power cut: the last durable one, and all written since.
-struct Place {
+struct Slot {
   std::vector<uint8_t> since = {0};  // the first one is durable
 };
 
@@ -34,12 +34,12 @@ TEST_GROUP_BASE(PowerCut, StoreQueueFixture){
                   Defect defect){std::fill(store->seen.begin(), store->seen.end(), std::byte{0});
 store->durable = store->seen;
 store->defect = defect;
-std::vector<Place> places(kSlotCount);
+std::vector<Slot> slots(kSlotCount);
 const uint64_t steps = 20 + random() % 60;
 for (uint64_t step = 0; step < steps; ++step) {
   if (random() % 8 == 0) {
     CHECK(do_one(Command::kFlush, 0, 0) == ErrorCode::kNone);
-    for (Place& place : places) place.since = {place.since.back()};
+    for (Slot& slot : slots) slot.since = {slot.since.back()};
     continue;
   }
   const uint64_t index = random() % kSlotCount;
@@ -49,21 +49,21 @@ for (uint64_t step = 0; step < steps; ++step) {
                                is_fua ? nbd::kCommandFlagFua : uint16_t{0});
   commit(write, static_cast<std::byte>(fill));
   CHECK(done(write) == ErrorCode::kNone);
-  if (is_fua) places[index].since.clear();
-  places[index].since.push_back(fill);
+  if (is_fua) slots[index].since.clear();
+  slots[index].since.push_back(fill);
 }
 store->cut_power();
 for (uint64_t index = 0; index < kSlotCount; ++index) {
-  if (!holds(places[index], index * kSlotBytes)) return false;
+  if (!holds(slots[index], index * kSlotBytes)) return false;
 }
 return true;
 }
 // Whether each byte of the slot has one of its allowed values. A power cut may leave different
 // values in the blocks of one slot.
-bool holds(const Place& place, uint64_t offset) {
+bool holds(const Slot& slot, uint64_t offset) {
   for (uint64_t i = 0; i < kSlotBytes; ++i) {
     const auto seen = static_cast<uint8_t>(store->seen[offset + i]);
-    if (std::find(place.since.begin(), place.since.end(), seen) == place.since.end()) {
+    if (std::find(slot.since.begin(), slot.since.end(), seen) == slot.since.end()) {
       return false;
     }
   }

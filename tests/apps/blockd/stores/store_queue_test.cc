@@ -68,12 +68,12 @@ TEST(StoreQueue, APayloadIsReceivedIntoTheMemoryThatTheStoreWritesFrom) {
   push(write);
   POINTERS_EQUAL(&write, reply());
   CHECK_EQUAL(1, lanes->counters.grants.read());
-  std::byte* const place = write.data;
-  LONGS_EQUAL(0, address(place) % kBlock);
+  std::byte* const data = write.data;
+  LONGS_EQUAL(0, address(data) % kBlock);
   CHECK(store->begun.empty());
-  std::memset(place, 0x11, 2 * kBlock);
+  std::memset(data, 0x11, 2 * kBlock);
   give_back(write, RequestStep::kCommit);
-  POINTERS_EQUAL(place, store->begun[0]->memory);
+  POINTERS_EQUAL(data, store->begun[0]->memory);
   CHECK_FALSE(store->begun[0]->is_durable);
   POINTERS_EQUAL(nullptr, reply());  // no reply before the operation completes
   CHECK(done(write) == ErrorCode::kNone);

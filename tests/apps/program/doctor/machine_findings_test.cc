@@ -37,10 +37,10 @@ TEST_GROUP(MachineFindings) {
     STRCMP_CONTAINS(text.c_str(), said(name).c_str());
   }
   void link(const std::string& file, const std::string& target) {
-    const std::filesystem::path place(root.path() + file);
+    const std::filesystem::path link_path(root.path() + file);
     std::error_code ignored;
-    std::filesystem::create_directories(place.parent_path(), ignored);
-    std::filesystem::create_symlink(target, place, ignored);
+    std::filesystem::create_directories(link_path.parent_path(), ignored);
+    std::filesystem::create_symlink(target, link_path, ignored);
   }
 };
 
