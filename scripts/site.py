@@ -24,7 +24,7 @@ LINK = re.compile(r"(\]\(\s*)([^)\s]+)(\))")
 FETCHED = {"img": "src", "script": "src", "link": "href", "iframe": "src"}
 
 
-def place_of(path):
+def site_path(path):
     """The path of a repository's file within the site."""
     if path.parent == ROOT and path.suffix == ".md":
         return pathlib.Path(path.name)
@@ -47,12 +47,12 @@ def stage(document, pages):
             return link[0]  # mkdocs reports it
         if path.suffix != ".md" and ROOT / "docs" not in path.parents:
             sources.add(path)
-        target = os.path.relpath(place_of(path), place_of(document).parent)
+        target = os.path.relpath(site_path(path), site_path(document).parent)
         return f"{link[1]}{target}{hash_mark}{heading}{link[3]}"
 
     fences = re.split(r"(^```.*?^```$)", document.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
     text = "".join(part if part.startswith("```") else LINK.sub(moved, part) for part in fences)
-    (pages / place_of(document)).write_text(text, "utf-8")
+    (pages / site_path(document)).write_text(text, "utf-8")
     return sources
 
 
@@ -68,8 +68,8 @@ def build(folder):
             continue
         sources |= stage(document, pages)
     for source in sources:
-        (pages / place_of(source)).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, pages / place_of(source))
+        (pages / site_path(source)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, pages / site_path(source))
     settings = folder / "mkdocs.yml"
     settings.write_text((ROOT / "docs/mkdocs.yml").read_text() +
                         f"docs_dir: {pages}\nsite_dir: {site}\n"

@@ -18,24 +18,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { kPlaces = 1 << 18, kKeyMax = 16, kValueMax = 128, kBufferBytes = 1 << 18 };
+enum { kEntries = 1 << 18, kKeyMax = 16, kValueMax = 128, kBufferBytes = 1 << 18 };
 
-struct place {
+struct entry {
   uint32_t key_bytes, value_bytes;
   char key[kKeyMax];
   char value[kValueMax];
 };
 
-static struct place *places;
+static struct entry *entries;
 static char in[kBufferBytes], out[4 * kBufferBytes];
 
-static struct place *find(const char *key, uint32_t bytes) {
+static struct entry *find(const char *key, uint32_t bytes) {
   uint32_t hash = 2166136261u;
   for (uint32_t i = 0; i < bytes; ++i) hash = (hash ^ (uint8_t)key[i]) * 16777619u;
   for (;; ++hash) {
-    struct place *place = &places[hash % kPlaces];
-    if (place->key_bytes == 0) return place;
-    if (place->key_bytes == bytes && memcmp(place->key, key, bytes) == 0) return place;
+    struct entry *entry = &entries[hash % kEntries];
+    if (entry->key_bytes == 0) return entry;
+    if (entry->key_bytes == bytes && memcmp(entry->key, key, bytes) == 0) return entry;
   }
 }
 
@@ -51,24 +51,24 @@ static char *answer(const char *from, const char *end) {
     const char *line_end = memchr(key, '\n', (size_t)(end - key));
     if (line_end == NULL) exit(1);
     if (*from == 'g') {
-      const struct place *place = find(key, (uint32_t)(line_end - 1 - key));
-      if (place->key_bytes != 0) {
+      const struct entry *entry = find(key, (uint32_t)(line_end - 1 - key));
+      if (entry->key_bytes != 0) {
         to = append(to, "VALUE ", 6);
-        to = append(to, place->key, place->key_bytes);
-        to += sprintf(to, " 0 %u\r\n", place->value_bytes);
-        to = append(to, place->value, place->value_bytes + 2);
+        to = append(to, entry->key, entry->key_bytes);
+        to += sprintf(to, " 0 %u\r\n", entry->value_bytes);
+        to = append(to, entry->value, entry->value_bytes + 2);
       }
       to = append(to, "END\r\n", 5);
       from = line_end + 1;
     } else {
       const char *key_end = memchr(key, ' ', (size_t)(line_end - key));
-      struct place *place = find(key, (uint32_t)(key_end - key));
-      place->key_bytes = (uint32_t)(key_end - key);
-      memcpy(place->key, key, place->key_bytes);
-      place->value_bytes = (uint32_t)atoi(key_end + 4); /* behind " 0 0" */
-      memcpy(place->value, line_end + 1, place->value_bytes + 2);
+      struct entry *entry = find(key, (uint32_t)(key_end - key));
+      entry->key_bytes = (uint32_t)(key_end - key);
+      memcpy(entry->key, key, entry->key_bytes);
+      entry->value_bytes = (uint32_t)atoi(key_end + 4); /* behind " 0 0" */
+      memcpy(entry->value, line_end + 1, entry->value_bytes + 2);
       to = append(to, "STORED\r\n", 8);
-      from = line_end + 1 + place->value_bytes + 2;
+      from = line_end + 1 + entry->value_bytes + 2;
     }
   }
   return to;
@@ -76,7 +76,7 @@ static char *answer(const char *from, const char *end) {
 
 int main(int count, char **words) {
   if (count != 2) return fprintf(stderr, "usage: see the source\n"), 2;
-  places = calloc(kPlaces, sizeof *places);
+  entries = calloc(kEntries, sizeof *entries);
   const int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1, epoll = epoll_create1(0);
   struct sockaddr_in address = {.sin_family = AF_INET,
                                 .sin_port = htons((unsigned short)atoi(words[1])),

@@ -16,7 +16,7 @@ import common
 from common import BUILD, BenchError
 from report import BAR_HEIGHT, BAR_WIDTH, BARS_STYLE, NAME_WIDTH, TEXT_WIDTH, bars, write
 
-PLACE = os.path.join(common.ROOT, "docs/pictures/measured.svg")
+PICTURE = os.path.join(common.ROOT, "docs/pictures/measured.svg")
 TITLE_HEIGHT, GAP, EDGE = 22, 12, 16
 # (benchmark, its row's title, the label for readers without the report)
 ROWS = [
@@ -87,7 +87,7 @@ def main():
             found = json.load(file)
     except OSError as error:
         raise BenchError(f"reading {error.filename}: {error.strerror}; run make bench-quick")
-    write(PLACE, drawn(found))
+    write(PICTURE, drawn(found))
 
 
 if __name__ == "__main__":

@@ -27,92 +27,92 @@ import sys
 
 import common
 from common import BEDPLATE, BUILD, MIB, BenchError
-from nbd_server import NbdServer, Place, free_port, keys_of, listen_address
+from nbd_server import NbdServer, Setup, free_port, keys_of, listen_address
 
 POOL_EXTRA_BYTES = 192 * MIB  # in addition to the volume: heap, connections, segment 0
 BARE_TARGET = 0.9             # over a Unix socket, in every row
 BATCH_BARE_TARGET = 0.95      # for batches of small requests
 
-# ---- servers: each makes its command from a `Place` ----------------------------------------------
+# ---- servers: each makes its command from a `Setup` ----------------------------------------------
 
-def bedplate(place, sockets, shards, enforce="kernel", **appliance):
-    tls = (f'tls_shared_keys = "{keys_of(place)}"\nplain_text = "refused"'
-            if place.transport == "tls" else "")
-    config = common.bedplate_config(place.directory, place.name, shards,
-                                    place.volume_bytes + POOL_EXTRA_BYTES, place.volume_bytes,
-                                    listen_address(place), sockets, enforce, tls, **appliance)
+def bedplate(setup, sockets, shards, enforce="kernel", **appliance):
+    tls = (f'tls_shared_keys = "{keys_of(setup)}"\nplain_text = "refused"'
+            if setup.transport == "tls" else "")
+    config = common.bedplate_config(setup.directory, setup.name, shards,
+                                    setup.volume_bytes + POOL_EXTRA_BYTES, setup.volume_bytes,
+                                    listen_address(setup), sockets, enforce, tls, **appliance)
     return [BEDPLATE, "run", config]
 
 
-def bedplate_io_uring(place):
-    return bedplate(place, "io_uring", [("main", place.server_cpu)])
+def bedplate_io_uring(setup):
+    return bedplate(setup, "io_uring", [("main", setup.server_cpu)])
 
 
-def bedplate_epoll(place):
-    return bedplate(place, "epoll", [("main", place.server_cpu)])
+def bedplate_epoll(setup):
+    return bedplate(setup, "epoll", [("main", setup.server_cpu)])
 
 
-def bedplate_filtered(place):
-    return bedplate(place, "io_uring", [("main", place.server_cpu)], "seccomp")
+def bedplate_filtered(setup):
+    return bedplate(setup, "io_uring", [("main", setup.server_cpu)], "seccomp")
 
 
-def bedplate_epoll_filtered(place):
-    return bedplate(place, "epoll", [("main", place.server_cpu)], "seccomp")
+def bedplate_epoll_filtered(setup):
+    return bedplate(setup, "epoll", [("main", setup.server_cpu)], "seccomp")
 
 
-def bedplate_two_cores(place):
-    return bedplate(place, "io_uring",
-                    [("network", place.server_cpu), ("storage", place.client_cpu)])
+def bedplate_two_cores(setup):
+    return bedplate(setup, "io_uring",
+                    [("network", setup.server_cpu), ("storage", setup.client_cpu)])
 
 
-def bedplate_untraced(place):
-    return bedplate(place, "io_uring", [("main", place.server_cpu)], trace_requests=0)
+def bedplate_untraced(setup):
+    return bedplate(setup, "io_uring", [("main", setup.server_cpu)], trace_requests=0)
 
 
-def bedplate_other(place):
-    return [common.OTHER_BEDPLATE, *bedplate_io_uring(place)[1:]]
+def bedplate_other(setup):
+    return [common.OTHER_BEDPLATE, *bedplate_io_uring(setup)[1:]]
 
 
-def nbdkit(place):
+def nbdkit(setup):
     # allocator=malloc: "can be faster because the implementation is simpler and the locking
     # strategy allows more concurrency" (nbdkit-memory-plugin(1)); it also measured faster. Threads:
     # its default of 16 for each connection; 1 was faster only at depth 1, by a tenth.
-    where = (["--unix", place.path] if place.transport == "unix"
-             else ["--ipaddr", "127.0.0.1", "--port", str(place.port)])
-    if place.transport == "tls":
-        where += ["--tls=require", f"--tls-psk={keys_of(place)}"]
-    return ["nbdkit", "--foreground", *where, "memory", f"size={place.volume_bytes}",
+    where = (["--unix", setup.path] if setup.transport == "unix"
+             else ["--ipaddr", "127.0.0.1", "--port", str(setup.port)])
+    if setup.transport == "tls":
+        where += ["--tls=require", f"--tls-psk={keys_of(setup)}"]
+    return ["nbdkit", "--foreground", *where, "memory", f"size={setup.volume_bytes}",
             "allocator=malloc"]
 
 
-def qemu_nbd(place):
+def qemu_nbd(setup):
     # A raw file on tmpfs. aio=native (which needs cache=none) is the fastest mode here: at depth 32
     # it reads 111k per second, 83k with io_uring, 68k with threads; cache=unsafe gains nothing.
     # tmpfs supports O_DIRECT only from Linux 6.6: below that, writeback with io_uring, the next
     # best. --shared=0: any number of clients. No workload discards.
-    image = os.path.join(place.directory, f"{place.name}.img")
+    image = os.path.join(setup.directory, f"{setup.name}.img")
     with open(image, "wb") as file:
-        file.truncate(place.volume_bytes)
+        file.truncate(setup.volume_bytes)
     try:
         os.close(os.open(image, os.O_RDONLY | os.O_DIRECT))
         mode = ["--cache=none", "--aio=native"]
     except OSError:
         mode = ["--cache=writeback", "--aio=io_uring"]
-    where = (["--socket", place.path] if place.transport == "unix"
-             else ["--bind", "127.0.0.1", "--port", str(place.port)])
-    if place.transport == "tls":
+    where = (["--socket", setup.path] if setup.transport == "unix"
+             else ["--bind", "127.0.0.1", "--port", str(setup.port)])
+    if setup.transport == "tls":
         where += ["--object", "tls-creds-psk,id=tls,endpoint=server,dir="
-                  f"{os.path.dirname(keys_of(place))}", "--tls-creds=tls"]
+                  f"{os.path.dirname(keys_of(setup))}", "--tls-creds=tls"]
     return ["qemu-nbd", "--format=raw", "--persistent", "--shared=0", *mode, *where, image]
 
 
-def bare(place):
-    where = f"unix:{place.path}" if place.transport == "unix" else f"tcp:{place.port}"
-    return [f"{BUILD}/bare_server", str(place.volume_bytes), where]
+def bare(setup):
+    where = f"unix:{setup.path}" if setup.transport == "unix" else f"tcp:{setup.port}"
+    return [f"{BUILD}/bare_server", str(setup.volume_bytes), where]
 
 
-def bare_spinning(place):
-    return [*bare(place), "spin"]
+def bare_spinning(setup):
+    return [*bare(setup), "spin"]
 
 
 Kind = collections.namedtuple("Kind", "command cores program provider")
@@ -198,11 +198,11 @@ class Server(NbdServer):
     """One of SERVERS, running, and filled with the image."""
 
     def __init__(self, options, directory, image, name, transport):
-        place = Place(directory, f"{name}-{transport}", transport,
+        setup = Setup(directory, f"{name}-{transport}", transport,
                       os.path.join(directory, f"{name}.sock"), free_port(),
                       options.volume_bytes, options.server_cpu, options.client_cpu)
         kind = SERVERS[name]
-        super().__init__(name, place, kind.command, kind.cores)
+        super().__init__(name, setup, kind.command, kind.cores)
         self.options, self.image = options, image
 
     def __enter__(self):
@@ -217,7 +217,7 @@ class Server(NbdServer):
     def __exit__(self, *_):
         super().__exit__()
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self.place.directory, f"{self.place.name}.img"))
+            os.unlink(os.path.join(self.setup.directory, f"{self.setup.name}.img"))
 
     def fill(self):
         back = f"{self.image}.back"
@@ -233,8 +233,8 @@ class Server(NbdServer):
         """Returns the figure of one run, in the unit of unit(), and the client's idle share, if the
         client reports it."""
         if workload.client == "lean":
-            where = (f"unix:{self.place.path}" if self.place.transport == "unix"
-                     else f"tcp:{self.place.port}")
+            where = (f"unix:{self.setup.path}" if self.setup.transport == "unix"
+                     else f"tcp:{self.setup.port}")
             said, _ = self.run_client([LEAN_CLIENT, where, workload.mode,
                                        LEAN_BLOCKS[workload.block], str(workload.depth),
                                        str(self.options.seconds)])

@@ -14,18 +14,18 @@ CLIENT_MAX_S = 120
 
 # A server's address, the size of its volume, and the cores of the server and its clients.
 # transport: "unix", "tcp", or "tls", which is TCP with a shared key.
-Place = collections.namedtuple(
-    "Place", "directory name transport path port volume_bytes server_cpu client_cpu")
+Setup = collections.namedtuple(
+    "Setup", "directory name transport path port volume_bytes server_cpu client_cpu")
 
 
-def listen_address(place):
-    """The address of `place`, in the syntax of Bedplate's configuration."""
-    return f"unix:{place.path}" if place.transport == "unix" else f"tcp:127.0.0.1:{place.port}"
+def listen_address(setup):
+    """The address of `setup`, in the syntax of Bedplate's configuration."""
+    return f"unix:{setup.path}" if setup.transport == "unix" else f"tcp:127.0.0.1:{setup.port}"
 
 
-def keys_of(place):
+def keys_of(setup):
     """The shared keys of server and client for TLS, in a folder in QEMU's format."""
-    folder = os.path.join(place.directory, "keys")
+    folder = os.path.join(setup.directory, "keys")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, "keys.psk")
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w",
@@ -34,12 +34,12 @@ def keys_of(place):
     return path
 
 
-def uri_of(place):
-    if place.transport == "unix":
-        return f"nbd+unix:///?socket={place.path}"
-    if place.transport == "tls":
-        return f"nbds://alice@127.0.0.1:{place.port}?tls-psk-file={keys_of(place)}"
-    return f"nbd://127.0.0.1:{place.port}"
+def uri_of(setup):
+    if setup.transport == "unix":
+        return f"nbd+unix:///?socket={setup.path}"
+    if setup.transport == "tls":
+        return f"nbds://alice@127.0.0.1:{setup.port}?tls-psk-file={keys_of(setup)}"
+    return f"nbd://127.0.0.1:{setup.port}"
 
 
 def free_port():
@@ -48,10 +48,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def is_greeting(place):
+def is_greeting(setup):
     """Returns whether the server sends an NBD greeting."""
-    family, address = ((socket.AF_UNIX, place.path) if place.transport == "unix"
-                       else (socket.AF_INET, ("127.0.0.1", place.port)))
+    family, address = ((socket.AF_UNIX, setup.path) if setup.transport == "unix"
+                       else (socket.AF_INET, ("127.0.0.1", setup.port)))
     with socket.socket(family) as client:
         client.settimeout(GREETING_MAX_S)
         try:
@@ -62,16 +62,16 @@ def is_greeting(place):
 
 
 class NbdServer:
-    """One running server. `command` makes its command line from a Place."""
+    """One running server. `command` makes its command line from a Setup."""
 
-    def __init__(self, name, place, command, cores=1):
-        self.name, self.place, self.command, self.cores = name, place, command, cores
-        self.uri = uri_of(place)
-        self.log = os.path.join(place.directory, f"{place.name}.log")
+    def __init__(self, name, setup, command, cores=1):
+        self.name, self.setup, self.command, self.cores = name, setup, command, cores
+        self.uri = uri_of(setup)
+        self.log = os.path.join(setup.directory, f"{setup.name}.log")
 
     def __enter__(self):
-        cpus = [str(self.place.server_cpu), str(self.place.client_cpu)][:self.cores]
-        argv = ["taskset", "-c", ",".join(cpus), *self.command(self.place)]
+        cpus = [str(self.setup.server_cpu), str(self.setup.client_cpu)][:self.cores]
+        argv = ["taskset", "-c", ",".join(cpus), *self.command(self.setup)]
         with open(self.log, "wb") as log:
             self.process = common.start(argv, stdout=log, stderr=log)
         try:
@@ -83,8 +83,8 @@ class NbdServer:
 
     def __exit__(self, *_):
         common.stop(self.process)
-        if os.path.exists(self.place.path):
-            os.unlink(self.place.path)
+        if os.path.exists(self.setup.path):
+            os.unlink(self.setup.path)
 
     def state(self):
         """The server's state, for a message about a failure."""
@@ -96,7 +96,7 @@ class NbdServer:
 
     def wait_for_greeting(self, argv):
         deadline = time.monotonic() + GREETING_MAX_S
-        while not is_greeting(self.place):
+        while not is_greeting(self.setup):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise BenchError(f"starting {' '.join(argv)}: no greeting; {self.state()}")
             time.sleep(0.02)  # between two attempts, bounded by the deadline
@@ -105,7 +105,7 @@ class NbdServer:
         """Runs a client on its core, and removes all its files. Returns its output, and the
         seconds that it took."""
         began = time.perf_counter()
-        process = common.start(["taskset", "-c", str(self.place.client_cpu), *argv],
+        process = common.start(["taskset", "-c", str(self.setup.client_cpu), *argv],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             said, errors = process.communicate(timeout=CLIENT_MAX_S)
@@ -121,7 +121,7 @@ class NbdServer:
 
     def fio(self, mode, block, depth, connections, seconds):
         """Returns fio's result for reads, or for writes."""
-        output = os.path.join(self.place.directory, "fio.json")
+        output = os.path.join(self.setup.directory, "fio.json")
         self.run_client(["fio", "--ioengine=nbd", f"--uri={self.uri}", f"--numjobs={connections}",
                          *fio_options(mode, block, depth, seconds, output)])
         return fio_figures(mode, output, self.name)

@@ -26,7 +26,7 @@ import tempfile
 
 import common
 from common import BEDPLATE, BUILD, MIB, BenchError
-from nbd_server import (NbdServer, Place, fio_figures, fio_options, free_port, listen_address)
+from nbd_server import (NbdServer, Setup, fio_figures, fio_options, free_port, listen_address)
 
 POOL_BYTES = 256 * MIB
 FLOOR_TARGET = 1.05  # at most this multiple of the sum
@@ -35,31 +35,31 @@ WORKLOADS = [("randread", "4k", 1), ("randwrite", "4k", 1), ("randread", "4k", 3
              ("randwrite", "4k", 32), ("randread", "128k", 8), ("randwrite", "128k", 8)]
 
 
-# ---- servers: each makes its command from a `Place` and the path of its volume -------------------
+# ---- servers: each makes its command from a `Setup` and the path of its volume -------------------
 
-def bedplate(place, path):
+def bedplate(setup, path):
     key = "device" if path.startswith("/dev/") else "file"
     return [BEDPLATE, "run", common.service_config(
-        place.directory, place.name, [("main", place.server_cpu)], POOL_BYTES, "io_uring",
-        f'[blockd]\nlisten = ["{listen_address(place)}"]\n'
+        setup.directory, setup.name, [("main", setup.server_cpu)], POOL_BYTES, "io_uring",
+        f'[blockd]\nlisten = ["{listen_address(setup)}"]\n'
         f'[[blockd.volume]]\nname = "disk"\n{key} = "{path}"\n')]
 
 
 def nbdkit(*options):
-    def command(place, path):
-        return ["nbdkit", "--foreground", "--unix", place.path, "file", path, *options]
+    def command(setup, path):
+        return ["nbdkit", "--foreground", "--unix", setup.path, "file", path, *options]
     return command
 
 
 def qemu_nbd(*options):
-    def command(place, path):
+    def command(setup, path):
         return ["qemu-nbd", "--format=raw", "--persistent", "--shared=0", "--discard=unmap",
-                *options, "--socket", place.path, path]
+                *options, "--socket", setup.path, path]
     return command
 
 
-def bare(place, _path):
-    return [f"{BUILD}/bare_server", str(place.volume_bytes), f"unix:{place.path}"]
+def bare(setup, _path):
+    return [f"{BUILD}/bare_server", str(setup.volume_bytes), f"unix:{setup.path}"]
 
 
 SERVERS = {
@@ -152,9 +152,9 @@ def run_round(options, directory, path, round_index, results):
         results[workload].setdefault("drive", []).append(
             drive_microseconds(options, directory, path, workload))
     for name in names[first:] + names[:first]:
-        place = Place(directory, name.replace(", ", "-"), "unix", f"{directory}/nbd.sock",
+        setup = Setup(directory, name.replace(", ", "-"), "unix", f"{directory}/nbd.sock",
                       free_port(), options.file_mib * MIB, options.server_cpu, options.client_cpu)
-        with NbdServer(name, place, lambda place: SERVERS[name](place, path)) as server:
+        with NbdServer(name, setup, lambda setup: SERVERS[name](setup, path)) as server:
             for workload in options.workloads:
                 figures = server.fio(*workload[:3], 1, options.seconds)
                 results[workload].setdefault(name, []).append(1e6 / figures["iops"])

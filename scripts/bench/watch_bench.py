@@ -24,7 +24,7 @@ import time
 import common
 from common import BEDPLATE, BUILD, MIB, BenchError
 from kvd_server import KVD_MESSAGES, asker_tables, kvd_config, said_of, wait_for
-from nbd_server import NbdServer, Place, free_port, listen_address
+from nbd_server import NbdServer, Setup, free_port, listen_address
 
 LEAN_CLIENT = f"{BUILD}/nbd_client"
 VOLUME_BYTES = 64 * MIB
@@ -144,21 +144,21 @@ def beside_ns(pids):
 def nbd(directory, options):
     """Yields the appliance: its name, the folder of its counters, its port and process, and a
     function that measures it for a number of seconds: {name: thousands per second}."""
-    place = Place(directory, NBD, "unix", os.path.join(directory, "nbd.sock"), 0, VOLUME_BYTES,
+    setup = Setup(directory, NBD, "unix", os.path.join(directory, "nbd.sock"), 0, VOLUME_BYTES,
                   options.server_cpu, options.client_cpu)
     config = common.bedplate_config(directory, NBD, [(SHARD, options.server_cpu)], POOL_BYTES,
-                                    VOLUME_BYTES, listen_address(place), "io_uring")
+                                    VOLUME_BYTES, listen_address(setup), "io_uring")
     port = listen_http(config)
 
     def measure(seconds):
         figures = {}
         for mode in MODES:
-            said, _ = running.run_client([LEAN_CLIENT, f"unix:{place.path}", mode, "4096", "32",
+            said, _ = running.run_client([LEAN_CLIENT, f"unix:{setup.path}", mode, "4096", "32",
                                           str(seconds)])
             figures[f"NBD {mode}s of 4 KiB, depth 32"] = float(said.split()[0]) / 1e3
         return figures
 
-    with NbdServer(NBD, place, lambda _: [BEDPLATE, "run", config], cores=2) as running:
+    with NbdServer(NBD, setup, lambda _: [BEDPLATE, "run", config], cores=2) as running:
         yield NBD, os.path.join(directory, f"run-{NBD}"), port, running.process.pid, measure
 
 

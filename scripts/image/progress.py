@@ -20,10 +20,10 @@ UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"),
 def amount_text(count):
     """7.5 GiB, as format_rounded_bytes() of platform/units.h writes it."""
     count = int(count + 0.5)
-    place = 0
-    while place + 1 < len(UNITS) and count < UNITS[place][0] - UNITS[place + 1][0] // 2:
-        place += 1
-    one, unit = UNITS[place]
+    index = 0
+    while index + 1 < len(UNITS) and count < UNITS[index][0] - UNITS[index + 1][0] // 2:
+        index += 1
+    one, unit = UNITS[index]
     tenths = (count * 10 + one // 2) // one
     if count % one == 0 or tenths >= 1000:
         return f"{(count + one // 2) // one} {unit}"

@@ -39,20 +39,20 @@ class Installer:
         self.prefix = os.path.normpath(options.prefix)
         self.libdir = os.path.normpath(options.libdir)
 
-    def place(self, path):
+    def stage(self, path):
         """The staged path of the installed `path`."""
         staged = self.options.destdir + path
         os.makedirs(os.path.dirname(staged), mode=0o755, exist_ok=True)
         return staged
 
     def copy(self, source, path, mode=0o644):
-        staged = self.place(path)
+        staged = self.stage(path)
         shutil.copyfile(source, staged + ".new")
         os.chmod(staged + ".new", mode)
         os.replace(staged + ".new", staged)  # a running program keeps its file
 
     def write(self, path, text):
-        staged = self.place(path)
+        staged = self.stage(path)
         with open(staged, "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod(staged, 0o644)
