@@ -80,7 +80,8 @@ bool ledger_leave(const void* block) noexcept {
 
 bool ledger_has(const void* pointer) noexcept {
   const Position position = position_of(pointer);
-  return position.entry != nullptr && (position.entry->load(std::memory_order_relaxed) & position.bit) != 0;
+  return position.entry != nullptr &&
+         (position.entry->load(std::memory_order_relaxed) & position.bit) != 0;
 }
 
 const void* ledger_block_before(const void* pointer) noexcept {

@@ -68,8 +68,8 @@ void move_buffer_out_of_pool(FILE* stream) noexcept {
   auto* own = static_cast<char*>(child_allocate_in_fork(bytes, alignof(max_align_t)));
   if (own != nullptr) std::memcpy(own, shared, bytes);
   for (char** pointer : {&stream->_IO_read_ptr, &stream->_IO_read_end, &stream->_IO_read_base,
-                       &stream->_IO_write_base, &stream->_IO_write_ptr, &stream->_IO_write_end,
-                       &stream->_IO_buf_base, &stream->_IO_buf_end}) {
+                         &stream->_IO_write_base, &stream->_IO_write_ptr, &stream->_IO_write_end,
+                         &stream->_IO_buf_base, &stream->_IO_buf_end}) {
     const auto offset = static_cast<size_t>(*pointer - shared);
     if (offset <= bytes) *pointer = own == nullptr ? nullptr : own + offset;
   }

@@ -86,7 +86,7 @@ inline constexpr size_t kAlignmentBytesMax = kGiB;
 struct HeapRefusal {
   enum class Cause {
     kExhausted,  // the heap is too full, or the owner is at its limit
-    kNeverFits,    // not even an empty heap could serve it; no search was made
+    kNeverFits,  // not even an empty heap could serve it; no search was made
     kAlignment,  // above kAlignmentBytesMax; no search was made
   };
   size_t bytes = 0;

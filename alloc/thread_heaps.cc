@@ -32,7 +32,7 @@ struct ThreadHeaps {
   // By owner; heaps[0] exists as long as the thread does. No heap is deleted before the thread
   // ends.
   mi_heap_t* heaps[kHeapOwnerCountMax];
-  mi_heap_t* default_heap;    // the content of *default_word before it was taken away
+  mi_heap_t* default_heap;   // the content of *default_word before it was taken away
   mi_heap_t** default_word;  // the two words of the fast paths
   uintptr_t* identity_word;
   pid_t tid;

@@ -164,8 +164,8 @@ void BlockServer::make_connections() noexcept {
   connection_stride_bytes_ = connection_stride(options_);
   for (uint32_t i = options_.max_connections; i-- > 0;) {
     std::byte* memory = connection_memory_.data() + i * connection_stride_bytes_;
-    auto* slots =
-        reinterpret_cast<BlockRequest*>(memory + align_up(sizeof(nbd::Connection), kCacheLineBytes));
+    auto* slots = reinterpret_cast<BlockRequest*>(
+        memory + align_up(sizeof(nbd::Connection), kCacheLineBytes));
     for (uint32_t k = 0; k < options_.requests_per_connection; ++k) new (&slots[k]) BlockRequest;
     TlsStream* tls = nullptr;
     if (options_.has_tls) {

@@ -78,7 +78,8 @@ class ReplyQueue {
     }
   }
 
-  // Appends the reply with its header at `destination`. Returns the address for the next reply's header.
+  // Appends the reply with its header at `destination`. Returns the address for the next reply's
+  // header.
   std::byte* append_reply(const BlockRequest& request, bool structured_replies,
                           std::byte* destination) noexcept {
     const Request& wire = request.wire;

@@ -70,7 +70,7 @@ std::string_view ControlSite::name_of(const EventLoop& loop) const noexcept {
 bool ControlSession::is_valid() const noexcept {
   if (received_ > sizeof in_ || value_count_ > kControlParametersMax) return false;
   const bool is_output_known = output_.empty() || is_within(output_, out_) ||
-                         is_within(output_, complaint_) || is_within(output_, kFirstOfLine);
+                               is_within(output_, complaint_) || is_within(output_, kFirstOfLine);
   if (!is_output_known || (is_skipping_ && !is_line_) || !is_waiting_valid()) return false;
   if (goes_on_ && (output_.empty() || !has_begun_ || method_ == nullptr || !request_.has_id)) {
     return false;

@@ -40,7 +40,9 @@ struct Reading : Completion {
 
 // The byte at `position`: the text, a NUL, and then the low byte of the position itself.
 char byte_of(std::string_view text, size_t position) {
-  return position < text.size() ? text[position] : position == text.size() ? '\0' : static_cast<char>(position);
+  return position < text.size()    ? text[position]
+         : position == text.size() ? '\0'
+                                   : static_cast<char>(position);
 }
 void write(std::span<std::byte> memory, std::string_view text) {
   for (size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(byte_of(text, i));

@@ -137,7 +137,8 @@ void Scribbler::operation() noexcept {
       layout.eager(member()) + (below(region - sizeof(OperationRecord) + 1) & ~63ULL);
   switch (below(6)) {
     case 0:
-      return store(record_at + offsetof(OperationRecord, request.kind), static_cast<uint32_t>(edge(4)));
+      return store(record_at + offsetof(OperationRecord, request.kind),
+                   static_cast<uint32_t>(edge(4)));
     case 1:
       return store(record_at + offsetof(OperationRecord, request.bytes),
                    static_cast<uint32_t>(edge(region)));
@@ -146,9 +147,11 @@ void Scribbler::operation() noexcept {
       return store(address, *reinterpret_cast<uint64_t*>(at(address)) + edge(256));
     }
     case 3:
-      return store(record_at + offsetof(OperationRecord, request.exposure), edge(kExposureCountMax));
+      return store(record_at + offsetof(OperationRecord, request.exposure),
+                   edge(kExposureCountMax));
     case 4: return store(record_at + offsetof(OperationRecord, result), random_());
-    default: return store(record_at + offsetof(OperationRecord, state), static_cast<uint32_t>(edge(2)));
+    default:
+      return store(record_at + offsetof(OperationRecord, state), static_cast<uint32_t>(edge(2)));
   }
 }
 

@@ -143,7 +143,8 @@ def a_datagram_of_a_port_is_lent_and_written_where_it_lies(box, sockets):
         expect(int(got[5]), SIZE, "bytes in the file")
         addresses.add(int(got[2], 16))
     expect_true(len(areas) > 0 and all(any(area.begin <= address < area.end for area in areas)
-                                       for address in addresses), f"{areas} have all of {addresses}")
+                                       for address in addresses),
+                f"{areas} have all of {addresses}")
     with open(box.path("lent"), "rb") as file:
         expect_true(file.read() == b"".join(sent[i] for i in range(COUNT)), "the file is what came")
     wait_for(lambda: appliance.count("free_buffers") == free, "all buffers to be back")

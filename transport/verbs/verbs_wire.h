@@ -89,7 +89,7 @@ struct CmHello {
   uint32_t packet_number;
   uint32_t message_bytes;
   uint16_t window;
-  uint16_t index;  // of the link, at the sender
+  uint16_t index;                // of the link, at the sender
   uint32_t datagrams_mtu_reads;  // 24, 3 and 5 bits
 };
 static_assert(sizeof(CmHello) == 56);

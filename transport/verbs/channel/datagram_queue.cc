@@ -108,7 +108,8 @@ void DatagramQueue::set_peer(uint16_t index, const DatagramPeer& address) noexce
   const VerbsPort& port = options_.device->port();
   peer.handle = make_handle(address, port.gid_index);
   if (peer.handle != nullptr || !port.is_ethernet) return;
-  const uint8_t gid_index = find_gid_index(options_.device->context(), port);  // it may have changed
+  const uint8_t gid_index =
+      find_gid_index(options_.device->context(), port);  // it may have changed
   if (gid_index != port.gid_index) peer.handle = make_handle(address, gid_index);
 }
 

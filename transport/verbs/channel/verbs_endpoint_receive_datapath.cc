@@ -135,7 +135,8 @@ void VerbsEndpoint::end_request(const Request& request, uint32_t index, Outcome 
       outgoing_.end_acknowledgement();
       return mark_dirty();  // the next one may be due
     case RequestKind::kInvalidate:
-      if (windows_.end_invalidation(request.window, outcome) && request.window < kVerbsLoanCountMax) {
+      if (windows_.end_invalidation(request.window, outcome) &&
+          request.window < kVerbsLoanCountMax) {
         lender_.end_returning(request.window);
       }
       return;
