@@ -317,7 +317,7 @@ int run_demand(unsigned seconds) {
     std::printf("second %4u: in %3zu MiB\n", round, used / kMiB);
   }
   finish();
-  // The places of the surviving blocks are chance; this averages out over many rounds.
+  // The positions of the surviving blocks are chance; this averages out over many rounds.
   const size_t noise_percent = rounds >= 600 ? 10 : 35;
   const bool good = sums[1] <= sums[0] / 100 * (100 + noise_percent);
   std::printf("on average %zu MiB in the first half, %zu MiB in the second\n",

@@ -52,7 +52,7 @@ class LoadedBodies : public Utest {
                        "[[shard]]\nname = \"main\"\ncpu = 0\n"
                        "[cache]\nbytes = \"2 MiB\"\n"
                        "[[cache.tenant]]\nname = \"one\"\n"
-                       "[[cache.tenant]]\nname = \"two\"\nplaces = 3\n",
+                       "[[cache.tenant]]\nname = \"two\"\nslots = 3\n",
                        "f", services, &problems));
     CHECK(problems.empty());
     keys = loaded.number_keys();

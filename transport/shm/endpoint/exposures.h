@@ -8,8 +8,8 @@
 
 #include "platform/result.h"
 #include "transport/messages/endpoint.h"
-#include "transport/shm/endpoint/shm_operations.h"
 #include "transport/shm/endpoint/group_view.h"
+#include "transport/shm/endpoint/shm_operations.h"
 #include "transport/single_copy/single_copy.h"
 
 namespace bedplate {

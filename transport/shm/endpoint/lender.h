@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "transport/shm/endpoint/group_view.h"
 #include "transport/shm/endpoint/loan_table_datapath.h"
 #include "transport/shm/endpoint/peer_share_datapath.h"
-#include "transport/shm/endpoint/group_view.h"
 
 namespace bedplate {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "transport/shm/endpoint/endpoint_table.h"
-#include "transport/shm/endpoint/shm_dispatch.h"
 #include "transport/shm/endpoint/group_view.h"
+#include "transport/shm/endpoint/shm_dispatch.h"
 #include "transport/shm/membership/membership_view.h"
 
 namespace bedplate {

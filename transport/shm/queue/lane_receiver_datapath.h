@@ -10,8 +10,8 @@
 #include <span>
 
 #include "platform/assert.h"
-#include "transport/shm/endpoint/shm_dispatch.h"
 #include "transport/shm/endpoint/group_view.h"
+#include "transport/shm/endpoint/shm_dispatch.h"
 #include "transport/shm/queue/mesh_lane_datapath.h"
 
 namespace bedplate {
