@@ -27,14 +27,14 @@ struct MadeProgram {
   std::vector<MadeStream> streams;
   uint8_t version = 0;
 };
-struct SectionHead {
+struct MadeSectionHead {
   uint8_t version = 0;
   uint8_t section = 0;
   uint8_t last_section = 0;
   bool is_current = true;
 };
 
-inline Bytes made_section(uint8_t table, uint16_t number, const SectionHead& head,
+inline Bytes made_section(uint8_t table, uint16_t number, const MadeSectionHead& head,
                           const Bytes& body) {
   Bytes all(8);
   store_u8(all.data(), table);
@@ -50,7 +50,7 @@ inline Bytes made_section(uint8_t table, uint16_t number, const SectionHead& hea
   return all;
 }
 
-inline Bytes made_pat(std::span<const MadeProgram> programs, const SectionHead& head,
+inline Bytes made_pat(std::span<const MadeProgram> programs, const MadeSectionHead& head,
                       uint16_t stream = 1) {
   Bytes body(4 * programs.size());
   for (size_t i = 0; i < programs.size(); ++i) {

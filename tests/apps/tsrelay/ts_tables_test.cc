@@ -46,7 +46,7 @@ TEST_GROUP(TsTables) {
     inspector->inspect(packets, now);
     CHECK(inspector->is_valid());
   }
-  void pat(const std::vector<MadeProgram>& programs, const SectionHead& head = {}) {
+  void pat(const std::vector<MadeProgram>& programs, const MadeSectionHead& head = {}) {
     give(mux.table(kPatPid, made_pat(programs, head)));
   }
   void pmt(const MadeProgram& its, bool is_current = true) {
