@@ -24,13 +24,13 @@ double rate(const PerfResult& result) noexcept {
          per_second(result.back_count, result.back_elapsed_ns);
 }
 
-Json latency_json(const PerfTask& task, const PerfResult& result) {
+JsonValue latency_json(const PerfTask& task, const PerfResult& result) {
   const double trips = trip_count(task.operation);
   const LatencyHistogram& times = result.times;
   BP_ASSERT(times.count() == result.count);  // each operation was timed
-  Json json = {{"bytes", result.bytes},
-               {"count", result.count},
-               {"min_ns", static_cast<double>(times.min_ns()) / trips}};
+  JsonValue json = {{"bytes", result.bytes},
+                    {"count", result.count},
+                    {"min_ns", static_cast<double>(times.min_ns()) / trips}};
   for (const Percentile& percentile : kPercentiles) {
     json[std::string(percentile.key) + "_ns"] =
         static_cast<double>(times.percentile_ns(percentile.share)) / trips;
@@ -40,12 +40,12 @@ Json latency_json(const PerfTask& task, const PerfResult& result) {
   return json;
 }
 
-Json bandwidth_json(const PerfTask& task, const PerfResult& result) {
-  Json json = {{"bytes", result.bytes},
-               {"count", result.count},
-               {"elapsed_ns", result.elapsed_ns},
-               {"bytes_per_second", rate(result) * static_cast<double>(result.bytes)},
-               {"operations_per_second", rate(result)}};
+JsonValue bandwidth_json(const PerfTask& task, const PerfResult& result) {
+  JsonValue json = {{"bytes", result.bytes},
+                    {"count", result.count},
+                    {"elapsed_ns", result.elapsed_ns},
+                    {"bytes_per_second", rate(result) * static_cast<double>(result.bytes)},
+                    {"operations_per_second", rate(result)}};
   if (task.is_both) {
     json["back_count"] = result.back_count;
     json["back_elapsed_ns"] = result.back_elapsed_ns;
@@ -122,10 +122,10 @@ void print_perf_line(const PerfTask& task, const PerfResult& result) {
 void print_perf_json(const PerfReport& report) {
   const PerfTask& task = report.task;
   const bool is_latency = task.measure == PerfMeasure::kLatency;
-  Json json = {{"operation", to_text(task.operation)},
-               {"measure", to_text(task.measure)},
-               {"address", report.address},
-               {"provider", report.connection.provider}};
+  JsonValue json = {{"operation", to_text(task.operation)},
+                    {"measure", to_text(task.measure)},
+                    {"address", report.address},
+                    {"provider", report.connection.provider}};
   if (!report.connection.device.empty()) {
     json["device"] = report.connection.device;
     json["link"] = report.connection.link;
@@ -137,7 +137,7 @@ void print_perf_json(const PerfReport& report) {
   json["yields"] = report.yields;
   json["both"] = task.is_both;
   if (is_latency) json["is_half_round_trip"] = trip_count(task.operation) == 2;
-  json["results"] = Json::array();
+  json["results"] = JsonValue::array();
   for (const PerfResult& result : report.results) {
     json["results"].push_back(is_latency ? latency_json(task, result)
                                          : bandwidth_json(task, result));

@@ -28,11 +28,11 @@ void print_register_table(const RegisterCosts& costs) {
 }
 
 void print_register_json(const RegisterCosts& costs) {
-  Json json = {{"device", costs.connection.device},
-               {"pool_bytes", costs.connection.pool_bytes},
-               {"page_bytes", page_bytes(costs.connection.page)},
-               {"count", costs.count},
-               {"results", Json::array()}};
+  JsonValue json = {{"device", costs.connection.device},
+                    {"pool_bytes", costs.connection.pool_bytes},
+                    {"page_bytes", page_bytes(costs.connection.page)},
+                    {"count", costs.count},
+                    {"results", JsonValue::array()}};
   for (const RegisterCost& cost : costs.costs) {
     json["results"].push_back({{"bytes", cost.bytes},
                                {"pool_key_ns", cost.pool_ns},

@@ -99,7 +99,7 @@ int ctl_command(const Arguments& arguments) {
     return kExitGood;
   }
   if (arguments.operands.empty()) return usage_failure("missing METHOD, or --list", "", "ctl");
-  Json parameters = Json::object();
+  JsonValue parameters = JsonValue::object();
   for (size_t i = 1; i < arguments.operands.size(); ++i) {
     const std::string& word = arguments.operands[i];
     const size_t equals = word.find('=');

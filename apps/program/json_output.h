@@ -14,35 +14,35 @@ namespace bedplate {
 
 // A value to print. Only json_output.cc uses nlohmann's library: it would add three seconds to the
 // compilation of each command.
-class Json {
+class JsonValue {
  public:
   struct Member;
   enum class Kind : uint8_t { kNull, kBoolean, kSigned, kUnsigned, kReal, kText, kArray, kObject };
 
-  Json();  // null
-  Json(std::initializer_list<Member> members);
-  Json(std::string_view text);
-  Json(const std::string& text) : Json(std::string_view(text)) {}
-  Json(const char* text) : Json(std::string_view(text)) {}
-  Json(double value);
+  JsonValue();  // null
+  JsonValue(std::initializer_list<Member> members);
+  JsonValue(std::string_view text);
+  JsonValue(const std::string& text) : JsonValue(std::string_view(text)) {}
+  JsonValue(const char* text) : JsonValue(std::string_view(text)) {}
+  JsonValue(double value);
   template <std::integral Integer>
-  Json(Integer value)
-      : Json(std::same_as<Integer, bool>     ? Kind::kBoolean
-             : std::signed_integral<Integer> ? Kind::kSigned
-                                             : Kind::kUnsigned,
-             static_cast<uint64_t>(value)) {}
-  Json(const Json& other);
-  Json(Json&& other) noexcept;
-  Json& operator=(const Json& other);
-  Json& operator=(Json&& other) noexcept;
-  ~Json();
-  static Json array() { return Json(Kind::kArray, 0); }
-  static Json object() { return Json(Kind::kObject, 0); }
+  JsonValue(Integer value)
+      : JsonValue(std::same_as<Integer, bool>     ? Kind::kBoolean
+                  : std::signed_integral<Integer> ? Kind::kSigned
+                                                  : Kind::kUnsigned,
+                  static_cast<uint64_t>(value)) {}
+  JsonValue(const JsonValue& other);
+  JsonValue(JsonValue&& other) noexcept;
+  JsonValue& operator=(const JsonValue& other);
+  JsonValue& operator=(JsonValue&& other) noexcept;
+  ~JsonValue();
+  static JsonValue array() { return JsonValue(Kind::kArray, 0); }
+  static JsonValue object() { return JsonValue(Kind::kObject, 0); }
 
   // An object's member, added if missing; null becomes an object. Keys keep the order of first use.
-  Json& operator[](std::string_view key);
+  JsonValue& operator[](std::string_view key);
   // Adds an item to an array and returns it; the reference is valid until the next item is added.
-  Json& push_back(Json item);
+  JsonValue& push_back(JsonValue item);
 
   Kind kind() const noexcept { return kind_; }
   // The members of an object, or the items of an array, without keys.
@@ -55,7 +55,7 @@ class Json {
 
  private:
   friend struct JsonConversion;
-  Json(Kind kind, uint64_t bits);
+  JsonValue(Kind kind, uint64_t bits);
 
   Kind kind_ = Kind::kNull;
   uint64_t bits_ = 0;  // of a boolean or number
@@ -63,14 +63,14 @@ class Json {
   std::vector<Member> members_;
 };
 
-struct Json::Member {
+struct JsonValue::Member {
   std::string key;
-  Json value;
+  JsonValue value;
 };
 
 // A node's number; null if the system chooses it.
-inline Json node_json(int node) { return node == kAnyNode ? Json() : Json(node); }
+inline JsonValue node_json(int node) { return node == kAnyNode ? JsonValue() : JsonValue(node); }
 
-void print_json(const Json& json, int indent = 2);
+void print_json(const JsonValue& json, int indent = 2);
 
 }  // namespace bedplate

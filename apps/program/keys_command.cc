@@ -29,8 +29,8 @@ std::vector<KeyDescription> keys_of(const std::string& table, std::span<Service*
   return keys;
 }
 
-Json to_json(const std::vector<KeyDescription>& keys) {
-  Json json = Json::array();
+JsonValue to_json(const std::vector<KeyDescription>& keys) {
+  JsonValue json = JsonValue::array();
   for (const KeyDescription& key : keys) {
     json.push_back({{"key", key.name},
                     {"type", key.type},

@@ -46,10 +46,10 @@ class Judge final : public made_up::Port {
       rte_mbuf* copy = frame_of(made_up::bytes_of(one));
       PacketFilter filter;
       std::memcpy(&filter.mac, rte_pktmbuf_mtod(copy, uint8_t*), sizeof filter.mac);
-      Packet packet;
-      const Drop cause = parse_packet(copy, filter, packet);
+      ParsedPacket packet;
+      const PacketDrop cause = parse_packet(copy, filter, packet);
       rte_pktmbuf_free(copy);
-      require(cause == Drop::kNone, "what is sent is well-formed");
+      require(cause == PacketDrop::kNone, "what is sent is well-formed");
     }
     return made_up::Port::send(frames);
   }

@@ -32,8 +32,8 @@ std::vector<SeenAlert> alerts_of(const CountersSnapshot& counters) {
   return alerts;
 }
 
-Json alerts_json(const CountersSnapshot& counters) {
-  Json json = Json::array();
+JsonValue alerts_json(const CountersSnapshot& counters) {
+  JsonValue json = JsonValue::array();
   for (const SeenAlert& alert : alerts_of(counters)) {
     json.push_back({{"of", alert.of}, {"counter", alert.counter}, {"says", alert.says}});
   }

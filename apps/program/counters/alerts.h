@@ -24,7 +24,7 @@ struct SeenAlert {
 std::vector<SeenAlert> alerts_of(const CountersSnapshot& counters);
 
 // [{"of", "counter", "says"}].
-Json alerts_json(const CountersSnapshot& counters);
+JsonValue alerts_json(const CountersSnapshot& counters);
 
 // Findings about each running appliance of the directory: a warning for each of its alerts, or a
 // good finding. A warning also tells of an appliance that has crashed or cannot be read. Without

@@ -53,9 +53,9 @@ std::string counter_text(const SeenCounter& counter, bool with_unit) {
   return text + " " + std::string(counter.unit);
 }
 
-Json counter_json(const SeenCounter& counter) {
+JsonValue counter_json(const SeenCounter& counter) {
   if (counter.is_histogram()) {
-    Json json = {{"count", Histogram::count_of(counter.values)}};
+    JsonValue json = {{"count", Histogram::count_of(counter.values)}};
     for (const Percentile& each : kPercentiles) {
       json[each.key] = Histogram::percentile_of(counter.values, each.share);
     }
@@ -68,7 +68,7 @@ Json counter_json(const SeenCounter& counter) {
     if (counter.unit == "boolean" && value <= 1) return value == 1;
     return value;
   }
-  Json numbers = Json::array();
+  JsonValue numbers = JsonValue::array();
   for (const Counter& value : counter.values) numbers.push_back(value.read());
   return {{"kind", counter.kind}, {"unit", counter.unit}, {"values", std::move(numbers)}};
 }

@@ -21,7 +21,7 @@ std::string counter_text(const SeenCounter& counter, bool with_unit);
 // The JSON of any counter: a number, or null if it has none; true or false; a state's word; for a
 // histogram an object of count, p50, p90, p99, p999 and max; for an unknown kind, the kind and its
 // numbers.
-Json counter_json(const SeenCounter& counter);
+JsonValue counter_json(const SeenCounter& counter);
 
 // Whether it is 0 or an empty histogram.
 bool is_zero(const SeenCounter& counter) noexcept;

@@ -38,14 +38,14 @@ std::string path_of(const CounterSet& set, const CounterDescription& counter) {
   return path;
 }
 
-Json to_json(const std::vector<CounterSet>& sets) {
-  Json json = Json::array();
+JsonValue to_json(const std::vector<CounterSet>& sets) {
+  JsonValue json = JsonValue::array();
   for (const CounterSet& set : sets) {
     for (const CounterDescription& counter : set.counters) {
-      Json told = {{"counter", path_of(set, counter)},
-                   {"kind", to_text(counter.kind)},
-                   {"unit", counter.unit},
-                   {"help", counter.help}};
+      JsonValue told = {{"counter", path_of(set, counter)},
+                        {"kind", to_text(counter.kind)},
+                        {"unit", counter.unit},
+                        {"help", counter.help}};
       if (!counter.alert.says.empty()) told["alert"] = counter.alert.says;
       if (!counter.alert.why_none.empty()) told["no_alert"] = counter.alert.why_none;
       if (!counter.column.empty()) told["column"] = counter.column;

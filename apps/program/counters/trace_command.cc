@@ -49,10 +49,10 @@ struct Wish {
 
 std::string time_text(uint64_t ns) { return value_text(ns, "ns", true); }
 
-Json json_of(const SeenRequest& request) {
-  Json stations = Json::object();
+JsonValue json_of(const SeenRequest& request) {
+  JsonValue stations = JsonValue::object();
   for (const SeenStation& station : request.stations) stations[station.name] = station.after_ns;
-  Json json = Json::object();
+  JsonValue json = JsonValue::object();
   json["shard"] = request.shard;
   json["number"] = request.number;
   json["service"] = request.service;

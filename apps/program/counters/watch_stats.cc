@@ -16,7 +16,7 @@ namespace bedplate {
 namespace {
 
 // Prints a counter that has changed, or adds it to `json`.
-void tell(const std::string& name, const CounterChange& change, Json* json) {
+void tell(const std::string& name, const CounterChange& change, JsonValue* json) {
   BP_ASSERT(change.has_before);  // it is changed, so it has an earlier value
   const auto rate = change.per_second();
   const SeenCounter& now = change.now;
@@ -40,7 +40,7 @@ void tell(const std::string& name, const CounterChange& change, Json* json) {
 }
 
 void print_changes(const std::vector<SetChange>& changes, bool as_json) {
-  Json json = Json::object();
+  JsonValue json = JsonValue::object();
   size_t count = 0;
   for (const SetChange& set : changes) {
     std::string name = group_name(*set.set) + " ";

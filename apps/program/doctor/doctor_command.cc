@@ -193,7 +193,7 @@ std::vector<Finding> look(const std::string& path, const Judgement* judged,
 }
 
 int print(const std::vector<Finding>& findings, bool as_json) {
-  Json json = Json::array();
+  JsonValue json = JsonValue::array();
   int code = kExitGood;
   for (const Finding& finding : findings) {
     const char* verdict = to_text(finding.verdict);

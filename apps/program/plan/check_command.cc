@@ -10,10 +10,10 @@
 namespace bedplate {
 namespace {
 
-Json to_json(const std::vector<Error>& problems) {
-  Json json;
+JsonValue to_json(const std::vector<Error>& problems) {
+  JsonValue json;
   json["ok"] = problems.empty();
-  json["problems"] = Json::array();
+  json["problems"] = JsonValue::array();
   for (const Error& problem : problems) {
     json["problems"].push_back(
         {{"doing", problem.doing}, {"answer", problem.answer}, {"cure", problem.cure}});

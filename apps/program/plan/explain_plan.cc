@@ -16,10 +16,12 @@
 namespace bedplate {
 namespace {
 
-Json number_json(const std::optional<uint64_t>& number) { return number ? Json(*number) : Json(); }
+JsonValue number_json(const std::optional<uint64_t>& number) {
+  return number ? JsonValue(*number) : JsonValue();
+}
 
-Json to_json(const CountersReader& reader, const KeyFindings& findings) {
-  Json keys = Json::array();
+JsonValue to_json(const CountersReader& reader, const KeyFindings& findings) {
+  JsonValue keys = JsonValue::array();
   for (const KeyFinding& one : findings.found) {
     keys.push_back({{"key", one.key},
                     {"unit", one.unit},
@@ -31,7 +33,7 @@ Json to_json(const CountersReader& reader, const KeyFindings& findings) {
                     {"risk", one.risk},
                     {"obstacle", one.obstacle}});
   }
-  Json unknown = Json::array();
+  JsonValue unknown = JsonValue::array();
   for (const std::string& key : findings.unknown) unknown.push_back(key);
   return {{"name", reader.appliance()},
           {"running", reader.is_running()},

@@ -142,12 +142,12 @@ Answer answer_for(const GroupShape& shape) {
 
 constexpr PageSize kPages[] = {PageSize::k4KiB, PageSize::k2MiB};
 
-Json to_json(const Answer& answer) {
-  Json json = shape_json(answer.shape);
+JsonValue to_json(const Answer& answer) {
+  JsonValue json = shape_json(answer.shape);
   json["parts"] = parts_json(answer.rows);
   json["total_bytes"] = answer.total_bytes();
   json["bytes_per_member"] = answer.bytes_per_member();
-  json["in_pages"] = Json::array();
+  json["in_pages"] = JsonValue::array();
   for (const PageSize page : kPages) {
     json["in_pages"].push_back(
         {{"page_bytes", page_bytes(page)}, {"bytes", answer.bytes_in(page)}});
@@ -161,7 +161,7 @@ void print_sum(const std::string& what, uint64_t bytes) {
 }
 
 void print_table(const Answer& answer) {
-  const Json shape = shape_json(answer.shape);
+  const JsonValue shape = shape_json(answer.shape);
   std::string heading;
   for (const auto& [key, value] : shape.members()) {
     heading += (heading.empty() ? "" : ", ") + key + " " + value.text();

@@ -30,8 +30,8 @@ std::vector<PartRow> part_rows(const GroupLayout& layout) {
   return rows;
 }
 
-Json parts_json(const std::vector<PartRow>& rows) {
-  Json parts = Json::array();
+JsonValue parts_json(const std::vector<PartRow>& rows) {
+  JsonValue parts = JsonValue::array();
   for (const PartRow& row : rows) {
     parts.push_back({{"part", row.name},
                      {"count", row.count},
@@ -41,8 +41,8 @@ Json parts_json(const std::vector<PartRow>& rows) {
   return parts;
 }
 
-Json shape_json(const GroupShape& shape) {
-  Json json;
+JsonValue shape_json(const GroupShape& shape) {
+  JsonValue json;
   json["layout"] = to_text(shape.kind);
   json["members"] = shape.member_count;
   if (shape.kind != GroupKind::kExchange) {

@@ -18,9 +18,9 @@ struct PartRow {
 // In the order of GroupPart, without parts that this layout lacks.
 std::vector<PartRow> part_rows(const GroupLayout& layout);
 
-Json parts_json(const std::vector<PartRow>& rows);
+JsonValue parts_json(const std::vector<PartRow>& rows);
 
 // Every key of [[group]] except its name and keys without effect in this layout.
-Json shape_json(const GroupShape& shape);
+JsonValue shape_json(const GroupShape& shape);
 
 }  // namespace bedplate

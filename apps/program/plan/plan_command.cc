@@ -21,31 +21,31 @@ const GroupPlan* find_group(const AppliancePlan& plan, const OwnerName& owner) {
 
 // The plan as JSON. A program with libbedplate-init.a adds the image's modules, and the files that
 // services read.
-Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
-  Json json;
+JsonValue to_json(const AppliancePlan& plan, const Configuration& configuration) {
+  JsonValue json;
   json["total_bytes"] = plan.pool.total_bytes();
   if (const InitPart* init = init_part()) {
-    Json& modules = json["modules"] = Json::array();
+    JsonValue& modules = json["modules"] = JsonValue::array();
     for (const std::string& name : init->needed_modules(configuration, plan))
       modules.push_back(name);
-    Json& files = json["files"] = Json::array();
+    JsonValue& files = json["files"] = JsonValue::array();
     for (const ServiceNeeds& service : plan.services) {
       for (const std::string& path : service.image_files) files.push_back(path);
     }
   }
-  Json segments = Json::array();
+  JsonValue segments = JsonValue::array();
   for (const SegmentPlan& segment : plan.pool.segments) {
-    Json carves = Json::array();
+    JsonValue carves = JsonValue::array();
     for (const CarvePlan& carve : segment.carves) {
       carves.push_back({{"owner", carve.owner.text}, {"bytes", carve.bytes}});
     }
-    Json& added = segments.push_back({{"owner", segment.owner.text},
-                                      {"bytes", segment.bytes},
-                                      {"page_bytes", page_bytes(segment.page)},
-                                      {"node", node_json(segment.node)},
-                                      {"carves", carves}});
+    JsonValue& added = segments.push_back({{"owner", segment.owner.text},
+                                           {"bytes", segment.bytes},
+                                           {"page_bytes", page_bytes(segment.page)},
+                                           {"node", node_json(segment.node)},
+                                           {"carves", carves}});
     if (const GroupPlan* group = find_group(plan, segment.owner)) {
-      Json described = shape_json(group->shape);
+      JsonValue described = shape_json(group->shape);
       described["parts"] = parts_json(part_rows(GroupLayout(group->shape)));
       added["group"] = described;
     }
@@ -55,7 +55,7 @@ Json to_json(const AppliancePlan& plan, const Configuration& configuration) {
                     {"bytes_each", plan.stacks.bytes_each},
                     {"bytes", plan.stacks.total_bytes()}};
   if (plan.verbs.empty()) return json;
-  json["verbs"] = Json::array();
+  json["verbs"] = JsonValue::array();
   for (const VerbsContextPlan& context : plan.verbs) {
     json["verbs"].push_back({{"process", context.process},
                              {"contexts", context.count},

@@ -35,9 +35,9 @@ std::vector<TopSection> all_sections(const TopAppliance& appliance) {
 
 // Prints one JSON object for all appliances, in one line if more may follow.
 void print_as_json(const TopWatch& watch, bool is_once) {
-  Json list = Json::array();
+  JsonValue list = JsonValue::array();
   for (const TopAppliance& appliance : watch.appliances()) list.push_back(top_json(appliance));
-  Json json = Json::object();
+  JsonValue json = JsonValue::object();
   json["appliances"] = std::move(list);
   print_json(json, is_once ? 2 : -1);
 }

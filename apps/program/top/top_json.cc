@@ -7,24 +7,26 @@ namespace bedplate {
 namespace {
 
 // A rate; null after the first look.
-Json real_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+JsonValue real_json(const std::optional<double>& value) {
+  return value ? JsonValue(*value) : JsonValue();
+}
 
 // The object for a set's counters in `json`, at its position in `stats --json`; made if missing.
-Json& object_of(const SeenSet& set, Json* json) {
+JsonValue& object_of(const SeenSet& set, JsonValue* json) {
   // A service's sets that have no instance form one object.
-  Json& of_owner = set.owner.empty() ? *json : (*json)["services"][set.owner];
-  Json& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[set.name] : of_owner;
+  JsonValue& of_owner = set.owner.empty() ? *json : (*json)["services"][set.owner];
+  JsonValue& of_set = set.owner.empty() || !set.instance.empty() ? of_owner[set.name] : of_owner;
   return set.instance.empty() ? of_set : of_set[set.instance];
 }
 
-Json change_json(const CounterChange& change) {
+JsonValue change_json(const CounterChange& change) {
   if (change.now.is(CounterKind::kCounter)) {
-    Json json = {{"total", change.now.read()}, {"per_second", real_json(change.per_second())}};
+    JsonValue json = {{"total", change.now.read()}, {"per_second", real_json(change.per_second())}};
     if (change.now.unit == "ns") json["share"] = real_json(change.time_share());
     return json;
   }
   if (!change.now.is_histogram()) return counter_json(change.now);
-  Json json = counter_json(change.added_histogram());
+  JsonValue json = counter_json(change.added_histogram());
   if (change.has_before && change.seconds > 0) {
     json["per_second"] = static_cast<double>(Histogram::count_of(change.added)) / change.seconds;
   }
@@ -33,18 +35,18 @@ Json change_json(const CounterChange& change) {
 
 }  // namespace
 
-Json top_json(const TopAppliance& appliance) {
+JsonValue top_json(const TopAppliance& appliance) {
   if (!appliance.now) {
     char text[1024];
     return {{"path", appliance.path}, {"error", format_error(appliance.error, text, sizeof text)}};
   }
-  Json json = {{"name", appliance.now->appliance()},
-               {"pid", appliance.now->pid()},
-               {"running", appliance.is_running},
-               {"seconds", appliance.seconds()}};
+  JsonValue json = {{"name", appliance.now->appliance()},
+                    {"pid", appliance.now->pid()},
+                    {"running", appliance.is_running},
+                    {"seconds", appliance.seconds()}};
   json["alerts"] = alerts_json(*appliance.now);
   for (const SetChange& change : appliance.changes()) {
-    Json& object = object_of(*change.set, &json);
+    JsonValue& object = object_of(*change.set, &json);
     for (const auto& [label, value] : change.set->labels) object[label] = value;
     for (const CounterChange& counter : change.counters) {
       object[counter.now.name] = change_json(counter);

@@ -9,6 +9,6 @@ namespace bedplate {
 // An appliance with all its counters, at their positions in `stats --json`. A counter is {"total",
 // "per_second"}; a ns counter also has "share"; a histogram is that of the interval, with
 // "per_second". An appliance that cannot be read has "error".
-Json top_json(const TopAppliance& appliance);
+JsonValue top_json(const TopAppliance& appliance);
 
 }  // namespace bedplate

@@ -101,7 +101,8 @@ void Discovery::send_arp(uint16_t operation, const IpAddress& from, const IpAddr
   sender_.send(frame);
 }
 
-Drop Discovery::take_arp(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept {
+PacketDrop Discovery::take_arp(const ParsedPacket& packet, bool may_answer,
+                               uint64_t now_ns) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kArp && packet.message_bytes >= sizeof(rte_arp_hdr));
   rte_arp_hdr message;
   std::memcpy(&message, packet.message, sizeof message);
@@ -115,13 +116,13 @@ Drop Discovery::take_arp(const Packet& packet, bool may_answer, uint64_t now_ns)
       (operation != RTE_ARP_OP_REQUEST && operation != RTE_ARP_OP_REPLY) ||
       !rte_is_valid_assigned_ether_addr(&station) || is_multicast(from) || is_loopback(from) ||
       routes_.is_broadcast(from)) {
-    return Drop::kArp;
+    return PacketDrop::kArp;
   }
   if (routes_.is_own(from)) {
     if (may_answer && !rte_is_same_ether_addr(&station, &sender_.mac())) {
       note_conflict(from, now_ns);
     }
-    return Drop::kNone;
+    return PacketDrop::kNone;
   }
   const bool is_answer = operation == RTE_ARP_OP_REPLY &&
                          rte_is_same_ether_addr(&packet.to_mac, &sender_.mac()) &&
@@ -132,7 +133,7 @@ Drop Discovery::take_arp(const Packet& packet, bool may_answer, uint64_t now_ns)
   if (may_answer && operation == RTE_ARP_OP_REQUEST && routes_.is_own(target)) {
     send_arp(RTE_ARP_OP_REPLY, target, from, &station);
   }
-  return Drop::kNone;
+  return PacketDrop::kNone;
 }
 
 // Announces the address again, but not too often: two stations that defend one address would never
@@ -221,7 +222,7 @@ void Discovery::advance(uint64_t now_ns) noexcept {
 }
 
 // RFC 4861, 4.6: each option has a length over 0; unknown ones are skipped.
-Discovery::Options Discovery::read_options(const Packet& packet, uint32_t offset,
+Discovery::Options Discovery::read_options(const ParsedPacket& packet, uint32_t offset,
                                            uint8_t mac_type) noexcept {
   BP_DCHECK(offset <= packet.message_bytes && "what comes before them is all there");
   Options options;
@@ -240,33 +241,35 @@ Discovery::Options Discovery::read_options(const Packet& packet, uint32_t offset
   return options;
 }
 
-Drop Discovery::take_icmp6(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept {
+PacketDrop Discovery::take_icmp6(const ParsedPacket& packet, bool may_answer,
+                                 uint64_t now_ns) noexcept {
   BP_KEEPS_VALID(*this);
   BP_DCHECK(packet.kind == PacketKind::kIcmp6 && packet.message_bytes >= sizeof(icmp6_hdr));
-  if (packet.hops != kDiscoveryHops || packet.message[1] != 0) return Drop::kNeighbour;
+  if (packet.hops != kDiscoveryHops || packet.message[1] != 0) return PacketDrop::kNeighbour;
   switch (packet.message[0]) {
     case ND_NEIGHBOR_SOLICIT: return take_solicitation(packet, may_answer, now_ns);
     case ND_NEIGHBOR_ADVERT: return take_advertisement(packet, may_answer, now_ns);
     case ND_ROUTER_ADVERT: return take_router(packet, now_ns);
-    default: return Drop::kNone;  // for routers; or a redirect, which is not followed
+    default: return PacketDrop::kNone;  // for routers; or a redirect, which is not followed
   }
 }
 
 // RFC 4861, 7.1.1 and 7.2.3; from ::, RFC 4862, 5.4.3.
-Drop Discovery::take_solicitation(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept {
-  if (packet.message_bytes < sizeof(nd_neighbor_solicit)) return Drop::kNeighbour;
+PacketDrop Discovery::take_solicitation(const ParsedPacket& packet, bool may_answer,
+                                        uint64_t now_ns) noexcept {
+  if (packet.message_bytes < sizeof(nd_neighbor_solicit)) return PacketDrop::kNeighbour;
   const Options options = read_options(packet, sizeof(nd_neighbor_solicit), ND_OPT_SOURCE_LINKADDR);
   const IpAddress target =
       ipv6_address(packet.message + offsetof(nd_neighbor_solicit, nd_ns_target));
-  if (!options.is_good || is_multicast(target)) return Drop::kNeighbour;
+  if (!options.is_good || is_multicast(target)) return PacketDrop::kNeighbour;
   const bool is_probe = is_unspecified(packet.from);
   if (is_probe && (options.has_mac || !is_same(packet.to, solicited_node(target)))) {
-    return Drop::kNeighbour;
+    return PacketDrop::kNeighbour;
   }
   if (!is_probe && options.has_mac) {
     neighbours_.learn(packet.from, options.mac, {.is_override = true}, now_ns);
   }
-  if (!may_answer || !routes_.is_own(target)) return Drop::kNone;
+  if (!may_answer || !routes_.is_own(target)) return PacketDrop::kNone;
   if (is_probe) {
     counters_.address_conflicts.add(1);
     advertise({target, kAllNodes, multicast_mac(kAllNodes), kFlagOverride});
@@ -274,13 +277,13 @@ Drop Discovery::take_solicitation(const Packet& packet, bool may_answer, uint64_
     advertise({target, packet.from, options.has_mac ? options.mac : packet.from_mac,
                kFlagSolicited | kFlagOverride});
   }
-  return Drop::kNone;
+  return PacketDrop::kNone;
 }
 
 // RFC 4861, 7.1.2 and 7.2.5.
-Drop Discovery::take_advertisement(const Packet& packet, bool may_answer,
-                                   uint64_t now_ns) noexcept {
-  if (packet.message_bytes < sizeof(nd_neighbor_advert)) return Drop::kNeighbour;
+PacketDrop Discovery::take_advertisement(const ParsedPacket& packet, bool may_answer,
+                                         uint64_t now_ns) noexcept {
+  if (packet.message_bytes < sizeof(nd_neighbor_advert)) return PacketDrop::kNeighbour;
   const Options options = read_options(packet, sizeof(nd_neighbor_advert), ND_OPT_TARGET_LINKADDR);
   const IpAddress target =
       ipv6_address(packet.message + offsetof(nd_neighbor_advert, nd_na_target));
@@ -288,31 +291,31 @@ Drop Discovery::take_advertisement(const Packet& packet, bool may_answer,
   const bool is_solicited = (flags & kFlagSolicited) != 0;
   if (!options.is_good || is_multicast(target) || is_unspecified(packet.from) ||
       (is_multicast(packet.to) && is_solicited)) {
-    return Drop::kNeighbour;
+    return PacketDrop::kNeighbour;
   }
   if (routes_.is_own(target)) {
     if (may_answer) note_conflict(target, now_ns);
-    return Drop::kNone;
+    return PacketDrop::kNone;
   }
   // A station that was asked at its known MAC address may omit the address in its answer.
   const Neighbour* entry = neighbours_.find(target);
-  if (entry == nullptr || (!options.has_mac && !entry->has_mac())) return Drop::kNone;
+  if (entry == nullptr || (!options.has_mac && !entry->has_mac())) return PacketDrop::kNone;
   const rte_ether_addr mac = options.has_mac ? options.mac : entry->mac;
   neighbours_.learn(target, mac,
                     {.is_solicited = is_solicited && neighbours_.is_asked(target),
                      .is_override = (flags & kFlagOverride) != 0},
                     now_ns);
-  return Drop::kNone;
+  return PacketDrop::kNone;
 }
 
 // RFC 4861, 6.1.2 and 6.3.4. Follows the first router that announces itself, until its lifetime
 // ends.
-Drop Discovery::take_router(const Packet& packet, uint64_t now_ns) noexcept {
+PacketDrop Discovery::take_router(const ParsedPacket& packet, uint64_t now_ns) noexcept {
   if (packet.message_bytes < sizeof(nd_router_advert) || !is_link_local(packet.from)) {
-    return Drop::kNeighbour;
+    return PacketDrop::kNeighbour;
   }
   const Options options = read_options(packet, sizeof(nd_router_advert), ND_OPT_SOURCE_LINKADDR);
-  if (!options.is_good) return Drop::kNeighbour;
+  if (!options.is_good) return PacketDrop::kNeighbour;
   if (options.has_mac) {
     neighbours_.learn(packet.from, options.mac, {.is_override = true}, now_ns);
   }
@@ -320,16 +323,16 @@ Drop Discovery::take_router(const Packet& packet, uint64_t now_ns) noexcept {
   const bool is_present = is_same(gateway, packet.from);
   // A configured gateway stays.
   if (!takes_routers_ || (gateway.family != 0 && (!is_present || router_end_ns_ == 0))) {
-    return Drop::kNone;
+    return PacketDrop::kNone;
   }
   uint16_t lifetime_seconds;
   std::memcpy(&lifetime_seconds, packet.message + offsetof(nd_router_advert, nd_ra_hdr) + 6,
               sizeof lifetime_seconds);
   const uint64_t life_ns = rte_be_to_cpu_16(lifetime_seconds) * uint64_t{1'000'000'000};
-  if (life_ns == 0 && !is_present) return Drop::kNone;
+  if (life_ns == 0 && !is_present) return PacketDrop::kNone;
   routes_.set_gateway(AF_INET6, packet.from);
   router_end_ns_ = deadline_ns_ = now_ns + life_ns;  // at once, if the lifetime is 0
-  return Drop::kNone;
+  return PacketDrop::kNone;
 }
 
 }  // namespace bedplate

@@ -41,8 +41,8 @@ class Discovery {
 
   // Takes a received message of ARP, or of ICMPv6 of the types 133 to 137. Answers it only if
   // `may_answer`. Returns the cause of a drop, or kNone.
-  Drop take_arp(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
-  Drop take_icmp6(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
+  PacketDrop take_arp(const ParsedPacket& packet, bool may_answer, uint64_t now_ns) noexcept;
+  PacketDrop take_icmp6(const ParsedPacket& packet, bool may_answer, uint64_t now_ns) noexcept;
 
   // Does the work that is due at next_deadline_ns().
   void advance(uint64_t now_ns) noexcept;
@@ -64,7 +64,8 @@ class Discovery {
     uint8_t flags = 0;
   };
 
-  static Options read_options(const Packet& packet, uint32_t offset, uint8_t mac_type) noexcept;
+  static Options read_options(const ParsedPacket& packet, uint32_t offset,
+                              uint8_t mac_type) noexcept;
   void send_arp(uint16_t operation, const IpAddress& from, const IpAddress& target,
                 const rte_ether_addr* to) noexcept;
   void solicit(const IpAddress& target, const rte_ether_addr* known) noexcept;
@@ -72,9 +73,11 @@ class Discovery {
   void advertise(const Advertisement& advertised) noexcept;
   void announce(const IpAddress& own) noexcept;
   void note_conflict(const IpAddress& own, uint64_t now_ns) noexcept;
-  Drop take_solicitation(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
-  Drop take_advertisement(const Packet& packet, bool may_answer, uint64_t now_ns) noexcept;
-  Drop take_router(const Packet& packet, uint64_t now_ns) noexcept;
+  PacketDrop take_solicitation(const ParsedPacket& packet, bool may_answer,
+                               uint64_t now_ns) noexcept;
+  PacketDrop take_advertisement(const ParsedPacket& packet, bool may_answer,
+                                uint64_t now_ns) noexcept;
+  PacketDrop take_router(const ParsedPacket& packet, uint64_t now_ns) noexcept;
 
   FrameSender& sender_;
   Routes& routes_;

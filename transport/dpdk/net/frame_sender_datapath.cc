@@ -39,7 +39,7 @@ rte_mbuf* FrameSender::make(uint32_t bytes) noexcept {
     return frame;
   }
   if (frame != nullptr) rte_pktmbuf_free(frame);
-  counters_.drop(Drop::kNoBuffer);
+  counters_.drop(PacketDrop::kNoBuffer);
   return nullptr;
 }
 
@@ -139,7 +139,7 @@ bool FrameSender::send(rte_mbuf* frame) noexcept {
     return true;
   }
   rte_pktmbuf_free(frame);
-  counters_.drop(Drop::kQueueFull);
+  counters_.drop(PacketDrop::kQueueFull);
   return false;
 }
 

@@ -116,26 +116,26 @@ void GroupReports::changed(LinkGroup& group) noexcept {
 
 // ---- Queries ------------------------------------------------------------------------------------
 
-Drop GroupReports::take_query(Side& side, const IpAddress& group, uint64_t delay_max_ns,
-                              uint64_t now_ns) noexcept {
+PacketDrop GroupReports::take_query(Side& side, const IpAddress& group, uint64_t delay_max_ns,
+                                    uint64_t now_ns) noexcept {
   BP_KEEPS_VALID(*this);
   BP_DCHECK(group.family == side.family);
   const uint64_t due_ns = now_ns + random_below(std::min(delay_max_ns, kDelayMaxNs));
   if (is_unspecified(group)) {
     side.answer_ns = std::min(side.answer_ns, due_ns);
   } else if (!is_multicast(group)) {
-    return Drop::kGroups;
+    return PacketDrop::kGroups;
   } else if (LinkGroup* its = memberships_.find_group(group)) {
     its->answer_ns = std::min(its->answer_ns, due_ns);
   }
   deadline_ns_ = std::min(deadline_ns_, due_ns);
-  return Drop::kNone;
+  return PacketDrop::kNone;
 }
 
-Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
+PacketDrop GroupReports::take_igmp(const ParsedPacket& packet, uint64_t now_ns) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kIgmp && packet.message_bytes >= kIgmpOldBytes);
   const uint8_t* message = packet.message;
-  if (message[0] != kIgmpQuery) return Drop::kNone;  // reports of other hosts change nothing
+  if (message[0] != kIgmpQuery) return PacketDrop::kNone;  // reports of other hosts change nothing
   Side& side = sides_[0];
   uint64_t delay_max_ns = igmp_delay_ns(message[1]);
   if (packet.message_bytes == kIgmpOldBytes) {
@@ -144,7 +144,7 @@ Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
     delay_max_ns = message[1] == 0 ? kDelayMaxNs : message[1] * uint64_t{100'000'000};
   } else if (packet.message_bytes < kIgmpV3QueryBytes ||
              packet.message_bytes - kIgmpV3QueryBytes < number_at(message + 10) * 4U) {
-    return Drop::kGroups;
+    return PacketDrop::kGroups;
   } else if ((message[8] & 7) > 1) {
     side.robustness = message[8] & 7;
   }
@@ -154,13 +154,13 @@ Drop GroupReports::take_igmp(const Packet& packet, uint64_t now_ns) noexcept {
 }
 
 // RFC 3810, 6.2: only a query with a link-local source counts.
-Drop GroupReports::take_mld(const Packet& packet, uint64_t now_ns) noexcept {
+PacketDrop GroupReports::take_mld(const ParsedPacket& packet, uint64_t now_ns) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kIcmp6);
   const uint8_t* message = packet.message;
-  if (message[0] != kMldQuery) return Drop::kNone;
+  if (message[0] != kMldQuery) return PacketDrop::kNone;
   if (packet.hops != 1 || !is_link_local(packet.from) || !packet.has_router_alert ||
       packet.message_bytes < kMldOldBytes) {
-    return Drop::kGroups;
+    return PacketDrop::kGroups;
   }
   Side& side = sides_[1];
   uint64_t delay_max_ns = mld_delay_ns(number_at(message + 4));
@@ -169,7 +169,7 @@ Drop GroupReports::take_mld(const Packet& packet, uint64_t now_ns) noexcept {
     delay_max_ns = number_at(message + 4) * uint64_t{1'000'000};
   } else if (packet.message_bytes < kMldV2QueryBytes ||
              packet.message_bytes - kMldV2QueryBytes < number_at(message + 26) * 16U) {
-    return Drop::kGroups;
+    return PacketDrop::kGroups;
   } else if ((message[24] & 7) > 1) {
     side.robustness = message[24] & 7;
   }
@@ -257,7 +257,7 @@ void GroupReports::add_record(Side& side, const LinkGroup& group, bool is_change
     head[0] = side.family == AF_INET6 ? kMldV2Report : kIgmpV3Report;
   }
   if (bytes > rte_pktmbuf_tailroom(side.frame)) {
-    counters_.drop(Drop::kNoBuffer);
+    counters_.drop(PacketDrop::kNoBuffer);
     return;
   }
   auto* record =

@@ -35,8 +35,8 @@ class GroupReports {
   void changed(LinkGroup& group) noexcept;
   // Takes a received message of IGMP, or of ICMPv6 of the types 130 to 132 and 143. Returns the
   // cause of a drop, or kNone.
-  Drop take_igmp(const Packet& packet, uint64_t now_ns) noexcept;
-  Drop take_mld(const Packet& packet, uint64_t now_ns) noexcept;
+  PacketDrop take_igmp(const ParsedPacket& packet, uint64_t now_ns) noexcept;
+  PacketDrop take_mld(const ParsedPacket& packet, uint64_t now_ns) noexcept;
 
   // Sends the reports that are due at next_deadline_ns().
   void advance(uint64_t now_ns) noexcept;
@@ -58,8 +58,8 @@ class GroupReports {
     uint16_t record_count = 0;
   };
   Side& side_of(int family) noexcept { return sides_[family == AF_INET6]; }
-  Drop take_query(Side& side, const IpAddress& group, uint64_t delay_max_ns,
-                  uint64_t now_ns) noexcept;
+  PacketDrop take_query(Side& side, const IpAddress& group, uint64_t delay_max_ns,
+                        uint64_t now_ns) noexcept;
   uint64_t random_below(uint64_t limit) noexcept;
   void say(Side& side, const LinkGroup& group, bool is_change, uint64_t now_ns) noexcept;
   void say_old(const Side& side, const LinkGroup& group) noexcept;

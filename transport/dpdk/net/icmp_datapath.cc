@@ -57,7 +57,7 @@ int error_of_ipv6(uint8_t type, uint8_t code) noexcept {
 
 // Reads the beginning of a datagram that we sent: our datagrams have no options or extension
 // headers.
-bool read_quote(const Packet& packet, IcmpFailure& failure) noexcept {
+bool read_quote(const ParsedPacket& packet, IcmpFailure& failure) noexcept {
   const bool is_ipv6 = packet.kind == PacketKind::kIcmp6;
   const uint8_t* quote = packet.message + kHeadBytes;
   const uint32_t ip_bytes = is_ipv6 ? sizeof(rte_ipv6_hdr) : sizeof(rte_ipv4_hdr);
@@ -83,8 +83,8 @@ bool read_quote(const Packet& packet, IcmpFailure& failure) noexcept {
 
 }  // namespace
 
-Drop Icmp::take(const Packet& packet, bool may_answer, uint64_t now_ns,
-                IcmpFailure& failure) noexcept {
+PacketDrop Icmp::take(const ParsedPacket& packet, bool may_answer, uint64_t now_ns,
+                      IcmpFailure& failure) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kIcmp4 || packet.kind == PacketKind::kIcmp6);
   BP_DCHECK(packet.message_bytes >= kHeadBytes);
   const bool is_ipv6 = packet.kind == PacketKind::kIcmp6;
@@ -92,15 +92,15 @@ Drop Icmp::take(const Packet& packet, bool may_answer, uint64_t now_ns,
   const uint8_t code = packet.message[1];
   failure = {};
   if (type == (is_ipv6 ? ICMP6_ECHO_REQUEST : ICMP_ECHO)) {
-    if (is_ipv6 && is_unspecified(packet.from)) return Drop::kIpSource;
-    if (!may_answer) return Drop::kNone;
-    if (!replies_.try_take(now_ns)) return Drop::kRateLimited;
+    if (is_ipv6 && is_unspecified(packet.from)) return PacketDrop::kIpSource;
+    if (!may_answer) return PacketDrop::kNone;
+    if (!replies_.try_take(now_ns)) return PacketDrop::kRateLimited;
     answer_echo(packet);
-    return Drop::kNone;
+    return PacketDrop::kNone;
   }
   const int error_number = is_ipv6 ? error_of_ipv6(type, code) : error_of_ipv4(type, code);
-  if (error_number == 0) return Drop::kNone;
-  if (!read_quote(packet, failure)) return Drop::kIcmp;
+  if (error_number == 0) return PacketDrop::kNone;
+  if (!read_quote(packet, failure)) return PacketDrop::kIcmp;
   failure.error_number = error_number;
   if (error_number == EMSGSIZE) {
     uint32_t mtu_bytes = number_at(packet.message + 6);
@@ -108,10 +108,10 @@ Drop Icmp::take(const Packet& packet, bool may_answer, uint64_t now_ns,
     if (!is_ipv6 && mtu_bytes == 0) mtu_bytes = kOldRouterMtuBytes;
     failure.mtu_bytes = mtu_bytes;
   }
-  return Drop::kNone;
+  return PacketDrop::kNone;
 }
 
-void Icmp::send(const Packet& packet, const IpAddress& from, rte_mbuf* message) noexcept {
+void Icmp::send(const ParsedPacket& packet, const IpAddress& from, rte_mbuf* message) noexcept {
   BP_DCHECK(routes_.is_own(from) && from.family == packet.from.family);
   BP_DCHECK(!is_multicast(packet.from) && !is_unspecified(packet.from));
   BP_DCHECK(message->nb_segs == 1 && rte_pktmbuf_data_len(message) >= kHeadBytes);
@@ -135,7 +135,7 @@ void Icmp::send(const Packet& packet, const IpAddress& from, rte_mbuf* message) 
 
 // Answers an echo request to a group only with IPv6 (RFC 4443, 4.2; RFC 1122, 3.2.2.6, leaves it
 // open).
-void Icmp::answer_echo(const Packet& packet) noexcept {
+void Icmp::answer_echo(const ParsedPacket& packet) noexcept {
   const bool is_ipv6 = packet.kind == PacketKind::kIcmp6;
   IpAddress from = packet.to;
   if (is_multicast(from)) from = is_ipv6 ? routes_.source_for(packet.from) : IpAddress{};
@@ -153,12 +153,12 @@ void Icmp::answer_echo(const Packet& packet) noexcept {
   send(packet, from, frame);
 }
 
-void Icmp::refuse(const Packet& packet, uint64_t now_ns) noexcept {
+void Icmp::refuse(const ParsedPacket& packet, uint64_t now_ns) noexcept {
   BP_DCHECK(packet.kind == PacketKind::kUdp && routes_.is_own(packet.to));
   BP_DCHECK(packet.network != nullptr && packet.network < packet.message);
   if (rte_is_multicast_ether_addr(&packet.to_mac)) return;
   if (!refusals_.try_take(now_ns)) {
-    counters_.drop(Drop::kRateLimited);
+    counters_.drop(PacketDrop::kRateLimited);
     return;
   }
   const uint32_t quote_bytes = std::min(packet.network_bytes, kQuoteBytesMax);

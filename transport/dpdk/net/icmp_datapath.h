@@ -35,13 +35,14 @@ class Icmp {
   // Takes a packet of the kind kIcmp4 or kIcmp6. Answers an echo request, to the station that sent
   // the frame, if `may_answer`. An error goes into `failure`. Returns the cause of a drop, or
   // kNone.
-  Drop take(const Packet& packet, bool may_answer, uint64_t now_ns, IcmpFailure& failure) noexcept;
+  PacketDrop take(const ParsedPacket& packet, bool may_answer, uint64_t now_ns,
+                  IcmpFailure& failure) noexcept;
   // Tells the sender of `packet`, a datagram to one of our addresses, that no socket has its port.
-  void refuse(const Packet& packet, uint64_t now_ns) noexcept;
+  void refuse(const ParsedPacket& packet, uint64_t now_ns) noexcept;
 
  private:
-  void answer_echo(const Packet& packet) noexcept;
-  void send(const Packet& packet, const IpAddress& from, rte_mbuf* message) noexcept;
+  void answer_echo(const ParsedPacket& packet) noexcept;
+  void send(const ParsedPacket& packet, const IpAddress& from, rte_mbuf* message) noexcept;
 
   FrameSender& sender_;
   const Routes& routes_;

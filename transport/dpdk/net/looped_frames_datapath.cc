@@ -14,7 +14,7 @@ void LoopedFrames::push(rte_mbuf* frame) noexcept {
   BP_DCHECK(rte_mbuf_refcnt_read(frame) > 0);
   if (count_ == kCountMax) {
     rte_pktmbuf_free(frame);
-    counters_.drop(Drop::kQueueFull);
+    counters_.drop(PacketDrop::kQueueFull);
     return;
   }
   frames_[count_++] = frame;

@@ -62,8 +62,8 @@ static_assert(sizeof kTexts / sizeof kTexts[0] == kDropCount);
 
 }  // namespace
 
-const char* to_text(Drop cause) noexcept {
-  BP_ASSERT(cause < Drop::kCount);
+const char* to_text(PacketDrop cause) noexcept {
+  BP_ASSERT(cause < PacketDrop::kCount);
   return kTexts[static_cast<uint32_t>(cause)].name;
 }
 

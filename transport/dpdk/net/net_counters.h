@@ -10,7 +10,7 @@ namespace bedplate {
 class CounterTable;
 
 // The cause of a dropped frame. kNone: it was not dropped.
-enum class Drop : uint8_t {
+enum class PacketDrop : uint8_t {
   kNone,
   kTooShort,          // a header does not fit into the frame
   kOtherVlan,         // a tag that does not match the port's configuration
@@ -40,10 +40,10 @@ enum class Drop : uint8_t {
   kQueueFull,    // the port's queue, for an answer, or another shard's ring was full
   kCount
 };
-inline constexpr uint32_t kDropCount = static_cast<uint32_t>(Drop::kCount);
+inline constexpr uint32_t kDropCount = static_cast<uint32_t>(PacketDrop::kCount);
 
 // "too-short", as `bedplate stats` names it. Static. Threads: any.
-const char* to_text(Drop cause) noexcept;
+const char* to_text(PacketDrop cause) noexcept;
 
 // Written by the shard. Zeroed memory is a valid set.
 struct NetCounters {
@@ -63,7 +63,7 @@ struct NetCounters {
   Counter neighbours_full;    // sends refused because the neighbour table was full
   Counter drops[kDropCount];
 
-  void drop(Drop cause) noexcept { drops[static_cast<uint32_t>(cause)].add(1); }
+  void drop(PacketDrop cause) noexcept { drops[static_cast<uint32_t>(cause)].add(1); }
 };
 void describe(CounterTable& table, NetCounters& counters);
 

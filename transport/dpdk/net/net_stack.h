@@ -124,11 +124,12 @@ class NetStack final : private NeighbourAsker {
   void drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept override;
 
   void take_frame(rte_mbuf* frame, const Origin& origin) noexcept;
-  Drop take_packet(rte_mbuf* frame, Packet& packet, const Origin& origin, bool& is_taken) noexcept;
-  Drop take_icmp(const Packet& packet, const Origin& origin) noexcept;
-  Drop take_datagram(rte_mbuf* frame, const Packet& packet, const Origin& origin,
-                     bool& is_taken) noexcept;
-  Drop deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_taken) noexcept;
+  PacketDrop take_packet(rte_mbuf* frame, ParsedPacket& packet, const Origin& origin,
+                         bool& is_taken) noexcept;
+  PacketDrop take_icmp(const ParsedPacket& packet, const Origin& origin) noexcept;
+  PacketDrop take_datagram(rte_mbuf* frame, const ParsedPacket& packet, const Origin& origin,
+                           bool& is_taken) noexcept;
+  PacketDrop deliver_to_all(rte_mbuf* frame, const ParsedPacket& packet, bool& is_taken) noexcept;
   void tell_failure(const IcmpFailure& failure) noexcept;
   void deliver_pending() noexcept;
   uint32_t take_looped() noexcept;

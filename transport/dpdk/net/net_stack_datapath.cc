@@ -63,33 +63,33 @@ uint64_t NetStack::next_deadline_ns() const noexcept {
 // ---- Receiving ----------------------------------------------------------------------------------
 
 void NetStack::take_frame(rte_mbuf* frame, const Origin& origin) noexcept {
-  Packet packet;
+  ParsedPacket packet;
   const PacketFilter filter = {
       .mac = sender_.mac(), .vlan = options_.vlan, .is_trusted = origin.is_own};
   bool is_taken = false;
-  Drop cause = parse_packet(frame, filter, packet);
-  if (cause == Drop::kNone) cause = take_packet(frame, packet, origin, is_taken);
-  if (cause != Drop::kNone) counters_->drop(cause);
+  PacketDrop cause = parse_packet(frame, filter, packet);
+  if (cause == PacketDrop::kNone) cause = take_packet(frame, packet, origin, is_taken);
+  if (cause != PacketDrop::kNone) counters_->drop(cause);
   if (!is_taken) rte_pktmbuf_free(frame);
 }
 
-Drop NetStack::take_packet(rte_mbuf* frame, Packet& packet, const Origin& origin,
-                           bool& is_taken) noexcept {
+PacketDrop NetStack::take_packet(rte_mbuf* frame, ParsedPacket& packet, const Origin& origin,
+                                 bool& is_taken) noexcept {
   const bool may_answer = !origin.is_handed;
   if (packet.kind == PacketKind::kArp) {
     if (may_answer) others_.hand_to_all(frame, time_.now_ns);
     return discovery_.take_arp(packet, may_answer, time_.now_ns);
   }
   if (!is_multicast(packet.to) && !routes_.is_own(packet.to) && !routes_.is_broadcast(packet.to)) {
-    return Drop::kIpDestination;
+    return PacketDrop::kIpDestination;
   }
-  if (routes_.is_broadcast(packet.from)) return Drop::kIpSource;
+  if (routes_.is_broadcast(packet.from)) return PacketDrop::kIpSource;
   const uint8_t type = packet.message[0];
   if (packet.kind == PacketKind::kIcmp6 && type >= ND_ROUTER_SOLICIT && type <= ND_REDIRECT) {
     if (may_answer) others_.hand_to_all(frame, time_.now_ns);
     return discovery_.take_icmp6(packet, may_answer, time_.now_ns);  // it detects address conflicts
   }
-  if (!origin.is_own && routes_.is_own(packet.from)) return Drop::kIpSource;
+  if (!origin.is_own && routes_.is_own(packet.from)) return PacketDrop::kIpSource;
   switch (packet.kind) {
     case PacketKind::kUdp: return take_datagram(frame, packet, origin, is_taken);
     case PacketKind::kIgmp:
@@ -104,22 +104,22 @@ Drop NetStack::take_packet(rte_mbuf* frame, Packet& packet, const Origin& origin
   return is_mld ? reports_.take_mld(packet, time_.now_ns) : take_icmp(packet, origin);
 }
 
-Drop NetStack::take_icmp(const Packet& packet, const Origin& origin) noexcept {
+PacketDrop NetStack::take_icmp(const ParsedPacket& packet, const Origin& origin) noexcept {
   IcmpFailure failure;
-  const Drop cause = icmp_.take(packet, !origin.is_handed, time_.now_ns, failure);
-  if (cause != Drop::kNone || failure.error_number == 0) return cause;
+  const PacketDrop cause = icmp_.take(packet, !origin.is_handed, time_.now_ns, failure);
+  if (cause != PacketDrop::kNone || failure.error_number == 0) return cause;
   // A quote may be forged: it must match a socket and an address of ours.
   const PortDatagramSocket* socket = sockets_.find(failure.from, failure.to);
   if (socket == nullptr || !routes_.is_own(failure.from.ip)) {
-    return others_.are_there() ? Drop::kNone : Drop::kIcmp;
+    return others_.are_there() ? PacketDrop::kNone : PacketDrop::kIcmp;
   }
   if (failure.error_number == EMSGSIZE &&
       (failure.mtu_bytes >= sender_.mtu_bytes() ||
        !paths_.learn(failure.to.ip, failure.mtu_bytes, time_.now_ns))) {
-    return Drop::kIcmp;
+    return PacketDrop::kIcmp;
   }
   tell_failure(failure);
-  return Drop::kNone;
+  return PacketDrop::kNone;
 }
 
 void NetStack::tell_failure(const IcmpFailure& failure) noexcept {
@@ -128,31 +128,32 @@ void NetStack::tell_failure(const IcmpFailure& failure) noexcept {
   }
 }
 
-Drop NetStack::take_datagram(rte_mbuf* frame, const Packet& packet, const Origin& origin,
-                             bool& is_taken) noexcept {
+PacketDrop NetStack::take_datagram(rte_mbuf* frame, const ParsedPacket& packet,
+                                   const Origin& origin, bool& is_taken) noexcept {
   // No frame is handed over twice.
   const auto hand_to_owners = [&] {
     return !origin.is_handed && others_.hand_to_owners(frame, packet.to_port, origin.is_own);
   };
   if (is_multicast(packet.to) || routes_.is_broadcast(packet.to)) {
     const bool is_handed = hand_to_owners();
-    const Drop cause = deliver_to_all(frame, packet, is_taken);
-    return is_handed && cause == Drop::kIpDestination ? Drop::kNone : cause;
+    const PacketDrop cause = deliver_to_all(frame, packet, is_taken);
+    return is_handed && cause == PacketDrop::kIpDestination ? PacketDrop::kNone : cause;
   }
   const DatagramAddress to{packet.to, packet.to_port, 0};
   const DatagramAddress from{packet.from, packet.from_port, 0};
   if (PortDatagramSocket* socket = sockets_.find(to, from)) {
-    const Drop cause = socket->push(frame, packet, time_.wall_ns);
-    is_taken = cause == Drop::kNone;
+    const PacketDrop cause = socket->push(frame, packet, time_.wall_ns);
+    is_taken = cause == PacketDrop::kNone;
     return cause;
   }
-  if (hand_to_owners()) return Drop::kNone;
+  if (hand_to_owners()) return PacketDrop::kNone;
   if (!origin.is_handed && !origin.is_own) icmp_.refuse(packet, time_.now_ns);
-  return Drop::kNoSocket;
+  return PacketDrop::kNoSocket;
 }
 
 // Each socket but the last gets another reference to the frame; the last one gets ours.
-Drop NetStack::deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_taken) noexcept {
+PacketDrop NetStack::deliver_to_all(rte_mbuf* frame, const ParsedPacket& packet,
+                                    bool& is_taken) noexcept {
   const DatagramAddress to{packet.to, packet.to_port, 0};
   const DatagramAddress from{packet.from, packet.from_port, 0};
   PortDatagramSocket* last = nullptr;
@@ -161,17 +162,17 @@ Drop NetStack::deliver_to_all(rte_mbuf* frame, const Packet& packet, bool& is_ta
     if (!one->takes_from_many(to, from)) continue;
     if (last != nullptr) {
       rte_pktmbuf_refcnt_update(frame, 1);
-      const Drop cause = last->push(frame, packet, time_.wall_ns);
-      if (cause != Drop::kNone) {
+      const PacketDrop cause = last->push(frame, packet, time_.wall_ns);
+      if (cause != PacketDrop::kNone) {
         rte_pktmbuf_free(frame);
         counters_->drop(cause);
       }
     }
     last = one;
   }
-  if (last == nullptr) return Drop::kIpDestination;
-  const Drop cause = last->push(frame, packet, time_.wall_ns);
-  is_taken = cause == Drop::kNone;
+  if (last == nullptr) return PacketDrop::kIpDestination;
+  const PacketDrop cause = last->push(frame, packet, time_.wall_ns);
+  is_taken = cause == PacketDrop::kNone;
   return cause;
 }
 
@@ -230,7 +231,7 @@ void NetStack::send_waiting(rte_mbuf* frame, const rte_ether_addr& mac) noexcept
 void NetStack::drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept {
   BP_DCHECK(frame->l2_len >= sizeof(rte_ether_hdr) && frame->l4_len == sizeof(rte_udp_hdr));
   BP_DCHECK(rte_pktmbuf_data_len(frame) >= frame->l2_len + frame->l3_len + frame->l4_len);
-  counters_->drop(is_unresolved ? Drop::kUnresolved : Drop::kWaitingFull);
+  counters_->drop(is_unresolved ? PacketDrop::kUnresolved : PacketDrop::kWaitingFull);
   IcmpFailure failure;
   failure.error_number = EHOSTUNREACH;
   const uint8_t* network = rte_pktmbuf_mtod(frame, const uint8_t*) + frame->l2_len;

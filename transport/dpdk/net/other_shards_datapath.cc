@@ -13,7 +13,7 @@ void OtherShards::hand_over(rte_mbuf* frame, uint32_t queues, bool is_own) noexc
       counters_.handed_frames.add(1);
     } else {
       rte_pktmbuf_free(frame);
-      counters_.drop(Drop::kQueueFull);
+      counters_.drop(PacketDrop::kQueueFull);
     }
   }
 }
@@ -22,7 +22,7 @@ void OtherShards::hand_to_all(rte_mbuf* frame, uint64_t now_ns) noexcept {
   if (shared_ == nullptr || shared_->queue_count() == 1) return;
   BP_DCHECK(queue_index_ < shared_->queue_count());
   if (!control_.try_take(now_ns)) {
-    counters_.drop(Drop::kRateLimited);
+    counters_.drop(PacketDrop::kRateLimited);
     return;
   }
   const uint32_t all = ~uint32_t{0} >> (32 - shared_->queue_count());

@@ -40,7 +40,7 @@ Believed believed(uint64_t flags, uint64_t mask, uint64_t bad, uint64_t unknown)
 // The parser of one frame. Each step returns kNone and continues at `at_`.
 class Parser {
  public:
-  Parser(rte_mbuf* frame, const PacketFilter& filter, Packet& packet) noexcept
+  Parser(rte_mbuf* frame, const PacketFilter& filter, ParsedPacket& packet) noexcept
       : frame_(frame),
         filter_(filter),
         packet_(packet),
@@ -50,8 +50,8 @@ class Parser {
     BP_DCHECK(rte_pktmbuf_pkt_len(frame) >= rte_pktmbuf_data_len(frame));
   }
 
-  Drop ethernet() noexcept {
-    if (first_bytes() < sizeof(rte_ether_hdr)) return Drop::kTooShort;
+  PacketDrop ethernet() noexcept {
+    if (first_bytes() < sizeof(rte_ether_hdr)) return PacketDrop::kTooShort;
     std::memcpy(&packet_.to_mac, at_, sizeof packet_.to_mac);
     std::memcpy(&packet_.from_mac, at_ + sizeof packet_.to_mac, sizeof packet_.from_mac);
     uint16_t type = number_at(at_ + 2 * sizeof packet_.to_mac);
@@ -60,18 +60,18 @@ class Parser {
     if ((frame_->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) != 0) {
       vlan = frame_->vlan_tci & kVlanMask;
     } else if (type == RTE_ETHER_TYPE_VLAN) {
-      if (first_bytes() < sizeof(rte_vlan_hdr)) return Drop::kTooShort;
+      if (first_bytes() < sizeof(rte_vlan_hdr)) return PacketDrop::kTooShort;
       vlan = number_at(at_) & kVlanMask;
       type = number_at(at_ + 2);
       at_ += sizeof(rte_vlan_hdr);
     }
-    if (vlan != filter_.vlan) return Drop::kOtherVlan;
-    if (!filter_.is_trusted && !is_between_stations()) return Drop::kOtherMac;
+    if (vlan != filter_.vlan) return PacketDrop::kOtherVlan;
+    if (!filter_.is_trusted && !is_between_stations()) return PacketDrop::kOtherMac;
     switch (type) {
       case RTE_ETHER_TYPE_ARP: return arp();
       case RTE_ETHER_TYPE_IPV4: return ipv4();
       case RTE_ETHER_TYPE_IPV6: return ipv6();
-      default: return Drop::kEtherType;
+      default: return PacketDrop::kEtherType;
     }
   }
 
@@ -95,40 +95,40 @@ class Parser {
            !rte_is_same_ether_addr(&packet_.from_mac, &filter_.mac);
   }
 
-  Drop arp() noexcept {
-    if (first_bytes() < sizeof(rte_arp_hdr)) return Drop::kTooShort;
+  PacketDrop arp() noexcept {
+    if (first_bytes() < sizeof(rte_arp_hdr)) return PacketDrop::kTooShort;
     packet_.kind = PacketKind::kArp;
     packet_.message = at_;
     packet_.message_bytes = sizeof(rte_arp_hdr);
-    return Drop::kNone;
+    return PacketDrop::kNone;
   }
 
-  Drop ipv4() noexcept {
-    if (first_bytes() < sizeof(rte_ipv4_hdr)) return Drop::kTooShort;
+  PacketDrop ipv4() noexcept {
+    if (first_bytes() < sizeof(rte_ipv4_hdr)) return PacketDrop::kTooShort;
     const auto header = header_at<rte_ipv4_hdr>(at_);
     const uint32_t header_bytes = rte_ipv4_hdr_len(&header);
     if (header.version_ihl >> 4 != IPVERSION || header_bytes < sizeof header) {
-      return Drop::kIpHeader;
+      return PacketDrop::kIpHeader;
     }
-    if (first_bytes() < header_bytes) return Drop::kTooShort;
+    if (first_bytes() < header_bytes) return PacketDrop::kTooShort;
     const uint32_t bytes = rte_be_to_cpu_16(header.total_length);
-    if (bytes < header_bytes || bytes > all_bytes()) return Drop::kIpHeader;
+    if (bytes < header_bytes || bytes > all_bytes()) return PacketDrop::kIpHeader;
     if (!filter_.is_trusted) {
       switch (believed(frame_->ol_flags, RTE_MBUF_F_RX_IP_CKSUM_MASK, RTE_MBUF_F_RX_IP_CKSUM_BAD,
                        RTE_MBUF_F_RX_IP_CKSUM_UNKNOWN)) {
         case Believed::kGood: break;
-        case Believed::kBad: return Drop::kIpChecksum;
+        case Believed::kBad: return PacketDrop::kIpChecksum;
         case Believed::kUnknown:
-          if (rte_raw_cksum(at_, header_bytes) != 0xffff) return Drop::kIpChecksum;
+          if (rte_raw_cksum(at_, header_bytes) != 0xffff) return PacketDrop::kIpChecksum;
       }
     }
-    if (const Drop cause = ipv4_options(at_ + sizeof header, at_ + header_bytes);
-        cause != Drop::kNone) {
+    if (const PacketDrop cause = ipv4_options(at_ + sizeof header, at_ + header_bytes);
+        cause != PacketDrop::kNone) {
       return cause;
     }
     const uint16_t fragment = rte_be_to_cpu_16(header.fragment_offset);
     if ((fragment & (RTE_IPV4_HDR_MF_FLAG | RTE_IPV4_HDR_OFFSET_MASK)) != 0) {
-      return Drop::kFragment;
+      return PacketDrop::kFragment;
     }
     packet_.from = ipv4_address(header.src_addr);
     packet_.to = ipv4_address(header.dst_addr);
@@ -138,7 +138,7 @@ class Parser {
   }
 
   // Skips options; refuses source routes and invalid lengths.
-  Drop ipv4_options(const uint8_t* option, const uint8_t* end) noexcept {
+  PacketDrop ipv4_options(const uint8_t* option, const uint8_t* end) noexcept {
     constexpr uint8_t kLooseRoute = 131;
     constexpr uint8_t kStrictRoute = 137;
     constexpr uint8_t kRouterAlert = 148;
@@ -148,22 +148,23 @@ class Parser {
         ++option;
         continue;
       }
-      if (end - option < 2 || option[1] < 2 || option[1] > end - option) return Drop::kIpHeader;
-      if (*option == kLooseRoute || *option == kStrictRoute) return Drop::kRoutingHeader;
+      if (end - option < 2 || option[1] < 2 || option[1] > end - option)
+        return PacketDrop::kIpHeader;
+      if (*option == kLooseRoute || *option == kStrictRoute) return PacketDrop::kRoutingHeader;
       if (*option == kRouterAlert) packet_.has_router_alert = true;
       option += option[1];
     }
     BP_DCHECK(option <= end && "no option is longer than the header");
-    return Drop::kNone;
+    return PacketDrop::kNone;
   }
 
-  Drop ipv6() noexcept {
-    if (first_bytes() < sizeof(rte_ipv6_hdr)) return Drop::kTooShort;
+  PacketDrop ipv6() noexcept {
+    if (first_bytes() < sizeof(rte_ipv6_hdr)) return PacketDrop::kTooShort;
     const auto header = header_at<rte_ipv6_hdr>(at_);
     const uint32_t word = rte_be_to_cpu_32(header.vtc_flow);
-    if (word >> 28 != 6) return Drop::kIpHeader;
+    if (word >> 28 != 6) return PacketDrop::kIpHeader;
     const uint32_t bytes = uint32_t{sizeof header} + rte_be_to_cpu_16(header.payload_len);
-    if (bytes > all_bytes()) return Drop::kIpHeader;
+    if (bytes > all_bytes()) return PacketDrop::kIpHeader;
     packet_.from = ipv6_address(header.src_addr);
     packet_.to = ipv6_address(header.dst_addr);
     packet_.hops = header.hop_limits;
@@ -171,23 +172,24 @@ class Parser {
     uint32_t header_bytes = sizeof header;
     uint8_t next = header.proto;
     for (uint32_t i = 0;; ++i) {
-      if (next == IPPROTO_FRAGMENT) return Drop::kFragment;
-      if (next == IPPROTO_ROUTING) return Drop::kRoutingHeader;
+      if (next == IPPROTO_FRAGMENT) return PacketDrop::kFragment;
+      if (next == IPPROTO_ROUTING) return PacketDrop::kRoutingHeader;
       if (next != IPPROTO_HOPOPTS && next != IPPROTO_DSTOPTS) break;
       // RFC 8200, 4.1: hop-by-hop options may only be the first header.
       if (i == kExtensionCountMax || (next == IPPROTO_HOPOPTS && i > 0)) {
-        return Drop::kExtensionHeaders;
+        return PacketDrop::kExtensionHeaders;
       }
-      if (bytes - header_bytes < 8 || first_bytes() < header_bytes + 8) return Drop::kTooShort;
+      if (bytes - header_bytes < 8 || first_bytes() < header_bytes + 8)
+        return PacketDrop::kTooShort;
       const uint8_t* extension = at_ + header_bytes;
       const uint32_t extension_bytes = (extension[1] + 1U) * 8;
-      if (bytes - header_bytes < extension_bytes) return Drop::kIpHeader;
+      if (bytes - header_bytes < extension_bytes) return PacketDrop::kIpHeader;
       if (header_bytes + extension_bytes > sizeof header + kExtensionBytesMax) {
-        return Drop::kExtensionHeaders;
+        return PacketDrop::kExtensionHeaders;
       }
-      if (first_bytes() < header_bytes + extension_bytes) return Drop::kTooShort;
+      if (first_bytes() < header_bytes + extension_bytes) return PacketDrop::kTooShort;
       if (!ipv6_options(extension + 2, extension + extension_bytes)) {
-        return Drop::kExtensionHeaders;
+        return PacketDrop::kExtensionHeaders;
       }
       next = extension[0];
       header_bytes += extension_bytes;
@@ -220,40 +222,42 @@ class Parser {
   }
 
   // `bytes`: of the whole packet. The rest of the frame is padding.
-  Drop transport(uint8_t protocol, uint32_t header_bytes, uint32_t bytes) noexcept {
+  PacketDrop transport(uint8_t protocol, uint32_t header_bytes, uint32_t bytes) noexcept {
     BP_DCHECK(header_bytes <= bytes && header_bytes <= first_bytes());
     BP_DCHECK(packet_.from.family == packet_.to.family && bytes <= all_bytes());
     const bool is_ipv6 = packet_.from.family == AF_INET6;
     if (is_multicast(packet_.from) || is_loopback(packet_.from) ||
         is_limited_broadcast(packet_.from)) {
-      return Drop::kIpSource;
+      return PacketDrop::kIpSource;
     }
-    if (is_loopback(packet_.to) || is_unspecified(packet_.to)) return Drop::kIpDestination;
+    if (is_loopback(packet_.to) || is_unspecified(packet_.to)) return PacketDrop::kIpDestination;
     packet_.network = at_;
     packet_.network_bytes = bytes < first_bytes() ? bytes : first_bytes();
     packet_.message = at_ + header_bytes;
     packet_.message_bytes = bytes - header_bytes;
     at_ += header_bytes;
     if (protocol == IPPROTO_UDP) return udp();
-    if (packet_.message_bytes > first_bytes()) return Drop::kScattered;
+    if (packet_.message_bytes > first_bytes()) return PacketDrop::kScattered;
     if (protocol == IPPROTO_ICMP && !is_ipv6) {
       packet_.kind = PacketKind::kIcmp4;
-      if (packet_.message_bytes < sizeof(rte_icmp_hdr) || !is_sum_right(0)) return Drop::kIcmp;
-      return has_source(Drop::kNone);
+      if (packet_.message_bytes < sizeof(rte_icmp_hdr) || !is_sum_right(0))
+        return PacketDrop::kIcmp;
+      return has_source(PacketDrop::kNone);
     }
     if (protocol == IPPROTO_ICMPV6 && is_ipv6) {
       packet_.kind = PacketKind::kIcmp6;
       const uint32_t pseudo =
           pseudo_header_sum(packet_.from, packet_.to, protocol, packet_.message_bytes);
-      if (packet_.message_bytes < sizeof(icmp6_hdr) || !is_sum_right(pseudo)) return Drop::kIcmp;
-      return Drop::kNone;  // neighbour discovery and MLD handle ::
+      if (packet_.message_bytes < sizeof(icmp6_hdr) || !is_sum_right(pseudo))
+        return PacketDrop::kIcmp;
+      return PacketDrop::kNone;  // neighbour discovery and MLD handle ::
     }
     if (protocol == IPPROTO_IGMP && !is_ipv6) {
       packet_.kind = PacketKind::kIgmp;
-      if (packet_.message_bytes < kIgmpBytesMin || !is_sum_right(0)) return Drop::kGroups;
-      return Drop::kNone;
+      if (packet_.message_bytes < kIgmpBytesMin || !is_sum_right(0)) return PacketDrop::kGroups;
+      return PacketDrop::kNone;
     }
-    return Drop::kProtocol;
+    return PacketDrop::kProtocol;
   }
 
   bool is_sum_right(uint32_t pseudo) const noexcept {
@@ -262,45 +266,45 @@ class Parser {
            folded(__rte_raw_cksum(packet_.message, packet_.message_bytes, pseudo)) == 0xffff;
   }
 
-  Drop has_source(Drop otherwise) const noexcept {
-    return is_unspecified(packet_.from) ? Drop::kIpSource : otherwise;
+  PacketDrop has_source(PacketDrop otherwise) const noexcept {
+    return is_unspecified(packet_.from) ? PacketDrop::kIpSource : otherwise;
   }
 
-  Drop udp() noexcept {
+  PacketDrop udp() noexcept {
     packet_.kind = PacketKind::kUdp;
     BP_DCHECK(packet_.message == at_ && packet_.message_bytes <= all_bytes());
-    if (packet_.message_bytes < sizeof(rte_udp_hdr)) return Drop::kUdpLength;
-    if (first_bytes() < sizeof(rte_udp_hdr)) return Drop::kScattered;
+    if (packet_.message_bytes < sizeof(rte_udp_hdr)) return PacketDrop::kUdpLength;
+    if (first_bytes() < sizeof(rte_udp_hdr)) return PacketDrop::kScattered;
     const auto header = header_at<rte_udp_hdr>(at_);
     const uint32_t bytes = rte_be_to_cpu_16(header.dgram_len);
-    if (bytes < sizeof header || bytes > packet_.message_bytes) return Drop::kUdpLength;
-    if (const Drop cause = udp_sum(header, bytes); cause != Drop::kNone) return cause;
+    if (bytes < sizeof header || bytes > packet_.message_bytes) return PacketDrop::kUdpLength;
+    if (const PacketDrop cause = udp_sum(header, bytes); cause != PacketDrop::kNone) return cause;
     packet_.message_bytes = sizeof header;
     packet_.from_port = rte_be_to_cpu_16(header.src_port);
     packet_.to_port = rte_be_to_cpu_16(header.dst_port);
     packet_.payload_bytes = bytes - static_cast<uint32_t>(sizeof header);
     at_ += sizeof header;
-    if (!find_payload()) return Drop::kScattered;
-    return has_source(Drop::kNone);
+    if (!find_payload()) return PacketDrop::kScattered;
+    return has_source(PacketDrop::kNone);
   }
 
-  Drop udp_sum(const rte_udp_hdr& header, uint32_t bytes) const noexcept {
-    if (filter_.is_trusted) return Drop::kNone;
+  PacketDrop udp_sum(const rte_udp_hdr& header, uint32_t bytes) const noexcept {
+    if (filter_.is_trusted) return PacketDrop::kNone;
     const bool is_ipv6 = packet_.from.family == AF_INET6;
     // RFC 8200, 8.1: only IPv4 may have no checksum.
-    if (header.dgram_cksum == 0) return is_ipv6 ? Drop::kUdpChecksum : Drop::kNone;
+    if (header.dgram_cksum == 0) return is_ipv6 ? PacketDrop::kUdpChecksum : PacketDrop::kNone;
     switch (believed(frame_->ol_flags, RTE_MBUF_F_RX_L4_CKSUM_MASK, RTE_MBUF_F_RX_L4_CKSUM_BAD,
                      RTE_MBUF_F_RX_L4_CKSUM_UNKNOWN)) {
-      case Believed::kGood: return Drop::kNone;
-      case Believed::kBad: return Drop::kUdpChecksum;
+      case Believed::kGood: return PacketDrop::kNone;
+      case Believed::kBad: return PacketDrop::kUdpChecksum;
       case Believed::kUnknown: break;
     }
     uint16_t sum = 0;
     const auto offset = static_cast<uint32_t>(at_ - rte_pktmbuf_mtod(frame_, uint8_t*));
     BP_DCHECK(bytes >= sizeof header && offset + bytes <= rte_pktmbuf_pkt_len(frame_));
-    if (rte_raw_cksum_mbuf(frame_, offset, bytes, &sum) != 0) return Drop::kUdpLength;
+    if (rte_raw_cksum_mbuf(frame_, offset, bytes, &sum) != 0) return PacketDrop::kUdpLength;
     const uint32_t pseudo = pseudo_header_sum(packet_.from, packet_.to, IPPROTO_UDP, bytes);
-    return folded(pseudo + sum) == 0xffff ? Drop::kNone : Drop::kUdpChecksum;
+    return folded(pseudo + sum) == 0xffff ? PacketDrop::kNone : PacketDrop::kUdpChecksum;
   }
 
   // Finds the payload in one segment: the first, or the next one if the headers fill the first.
@@ -320,14 +324,14 @@ class Parser {
 
   rte_mbuf* frame_;
   const PacketFilter& filter_;
-  Packet& packet_;
+  ParsedPacket& packet_;
   uint8_t* at_;
   uint8_t* end_;           // of the first segment
   uint32_t beyond_bytes_;  // of the other segments
 };
 
 // Whether all pointers of a packet are within its frame.
-[[maybe_unused]] bool is_within(const Packet& packet, const rte_mbuf& frame) noexcept {
+[[maybe_unused]] bool is_within(const ParsedPacket& packet, const rte_mbuf& frame) noexcept {
   const auto* start = rte_pktmbuf_mtod(&frame, const uint8_t*);
   const uint8_t* end = start + rte_pktmbuf_data_len(&frame);
   if (packet.message < start || packet.message_bytes > static_cast<size_t>(end - packet.message)) {
@@ -364,10 +368,11 @@ uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t p
 
 uint16_t folded(uint32_t sum) noexcept { return __rte_raw_cksum_reduce(sum); }
 
-Drop parse_packet(rte_mbuf* frame, const PacketFilter& filter, Packet& packet) noexcept {
+PacketDrop parse_packet(rte_mbuf* frame, const PacketFilter& filter,
+                        ParsedPacket& packet) noexcept {
   packet = {};
-  const Drop cause = Parser(frame, filter, packet).ethernet();
-  BP_DCHECK_SLOW(cause != Drop::kNone || is_within(packet, *frame));
+  const PacketDrop cause = Parser(frame, filter, packet).ethernet();
+  BP_DCHECK_SLOW(cause != PacketDrop::kNone || is_within(packet, *frame));
   return cause;
 }
 

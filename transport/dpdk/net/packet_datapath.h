@@ -17,7 +17,7 @@ namespace bedplate {
 enum class PacketKind : uint8_t { kArp, kUdp, kIcmp4, kIcmp6, kIgmp };
 
 // The parsed headers of one frame. The pointers are valid as long as the frame.
-struct Packet {
+struct ParsedPacket {
   PacketKind kind = PacketKind::kArp;
   rte_ether_addr from_mac = {};
   rte_ether_addr to_mac = {};
@@ -50,7 +50,7 @@ struct PacketFilter {
 
 // Returns kNone and fills in `packet`, or the cause of the drop; `packet` is undefined then.
 // Requires: the lengths in the mbufs are right.
-Drop parse_packet(rte_mbuf* frame, const PacketFilter& filter, Packet& packet) noexcept;
+PacketDrop parse_packet(rte_mbuf* frame, const PacketFilter& filter, ParsedPacket& packet) noexcept;
 
 // The sum of RFC 1071 over the pseudo header of UDP and ICMPv6, not yet folded (it fits 20 bits).
 uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol,

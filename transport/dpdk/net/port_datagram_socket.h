@@ -72,7 +72,7 @@ class PortDatagramSocket final : public DatagramSocket {
   bool takes_from_many(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
   bool has_joined(const IpAddress& group) const noexcept;
   // Takes a frame with a datagram, for deliver(). Returns kNone, or why it refuses the frame.
-  Drop push(rte_mbuf* frame, const Packet& packet, uint64_t wall_ns) noexcept;
+  PacketDrop push(rte_mbuf* frame, const ParsedPacket& packet, uint64_t wall_ns) noexcept;
   // deliver() and tell_room() call the owner, which may close the socket.
   void deliver() noexcept;
   void tell_failure(int error_number, const DatagramAddress& to) noexcept;

@@ -55,11 +55,12 @@ bool PortDatagramSocket::has_joined(const IpAddress& group) const noexcept {
 
 // ---- Receiving ----------------------------------------------------------------------------------
 
-Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wall_ns) noexcept {
+PacketDrop PortDatagramSocket::push(rte_mbuf* frame, const ParsedPacket& packet,
+                                    uint64_t wall_ns) noexcept {
   BP_KEEPS_VALID(*this);
   if (pending_count_ == kBatchMax || lent_count_ > 0 ||
       pending_count_ + kept_count_ == shape_.buffer_count) {
-    return Drop::kSocketFull;
+    return PacketDrop::kSocketFull;
   }
   // Trims a frame with a single reference to the datagram's bytes: then they can be sent on without
   // an attached mbuf (DatagramSender::refer).
@@ -89,7 +90,7 @@ Drop PortDatagramSocket::push(rte_mbuf* frame, const Packet& packet, uint64_t wa
   counters.received_bytes.add(datagram.byte_count);
   if (datagram.is_truncated) counters.truncated_datagrams.add(1);
   if (is_started_) parts_.notes.has_pending = true;
-  return Drop::kNone;
+  return PacketDrop::kNone;
 }
 
 // Keeps the mbuf whose own buffer holds the bytes, and frees the rest of the frame.

@@ -60,7 +60,7 @@ struct ChannelParts {
 
   // How many requests of this kind have not ended. For checks. Cost: a walk of the queue.
   uint32_t count_of(RequestKind kind) const noexcept {
-    return queue.count_of([kind](const Request& request) { return request.kind == kind; });
+    return queue.count_of([kind](const PostedRequest& request) { return request.kind == kind; });
   }
 
   bool is_valid() const noexcept {

@@ -60,7 +60,7 @@ class RemoteOperations {
   void list_flush(Completion* done) noexcept;
 
   // The request has ended; `index` is the request's in the queue.
-  void end(const Request& request, uint32_t index, Outcome outcome) noexcept;
+  void end(const PostedRequest& request, uint32_t index, Outcome outcome) noexcept;
   // The connection is over: all of its requests have ended.
   void end_life() noexcept {
     BP_DCHECK(out_count_ == 0);
@@ -122,7 +122,7 @@ inline SendStatus RemoteOperations::start(const RemoteOperation& operation) noex
   return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, remote, expected, operand, before, done);
 }
 
-inline void RemoteOperations::end(const Request& request, uint32_t index,
+inline void RemoteOperations::end(const PostedRequest& request, uint32_t index,
                                   Outcome outcome) noexcept {
   BP_DCHECK(out_count_ > 0);
   --out_count_;

@@ -41,7 +41,7 @@ enum class RequestKind : uint8_t {
   kMarker,      // the last request of a connection
 };
 
-struct Request {
+struct PostedRequest {
   RequestKind kind = RequestKind::kMessage;
   // The peer may refuse it after a part of it was done.
   bool can_be_cut_short = false;
@@ -58,7 +58,7 @@ class SendQueue {
 
   // `tag` goes into the upper half of each wr_id. Requires: `depth` requests, a power of two, which
   // is also the depth of the queue pair.
-  void create(std::unique_ptr<Request[]> requests, uint32_t depth, uint32_t tag,
+  void create(std::unique_ptr<PostedRequest[]> requests, uint32_t depth, uint32_t tag,
               ibv_qp* queue_pair) noexcept {
     BP_ASSERT(requests_ == nullptr && is_power_of_two(depth));
     requests_ = std::move(requests);
@@ -76,7 +76,7 @@ class SendQueue {
     if (next_ - ended_ > depth_ || posted_ - ended_ > next_ - ended_) return false;
     if (listed_ > kListMax || (unsignalled_ > 0 && unsignalled_ >= depth_ / 4)) return false;
     if (!has_failed_ && listed_ != next_ - posted_) return false;
-    return count_of([](const Request& request) {
+    return count_of([](const PostedRequest& request) {
              return request.done != nullptr &&
                     (request.kind == RequestKind::kPart || request.kind == RequestKind::kMessage);
            }) == 0;
@@ -134,7 +134,7 @@ class SendQueue {
     std::memcpy(last, &mark, sizeof mark);
     requests_[index].answer = last;
   }
-  static bool lacks_answer(const Request& request, uint32_t index) noexcept {
+  static bool lacks_answer(const PostedRequest& request, uint32_t index) noexcept {
     const uint64_t mark = answer_mark(index);
     return request.answer != nullptr && std::memcmp(request.answer, &mark, sizeof mark) == 0;
   }
@@ -145,7 +145,7 @@ class SendQueue {
     ibv_send_wr& request;
     ibv_sge* pieces;  // kPiecesMax
   };
-  Slot add(ibv_wr_opcode opcode, const Request& what) noexcept {
+  Slot add(ibv_wr_opcode opcode, const PostedRequest& what) noexcept {
     BP_DCHECK(room() > 0 && requests_ != nullptr);
     BP_KEEPS_VALID(*this);
     if (listed_ == kListMax) post();
@@ -204,7 +204,7 @@ class SendQueue {
     const uint32_t count = static_cast<uint32_t>(wr_id) - ended_ + 1;
     for (uint32_t i = 0; i < count; ++i) {
       const uint32_t index = ended_++ & (depth_ - 1);
-      const Request request = requests_[index];  // copied: `end` may reuse its slot
+      const PostedRequest request = requests_[index];  // copied: `end` may reuse its slot
       end(request, index, i + 1 == count);
     }
   }
@@ -223,13 +223,13 @@ class SendQueue {
     while (ended_ != next) {
       const bool was_posted = static_cast<int32_t>(ended_ - posted) < 0;
       const uint32_t index = ended_++ & (depth_ - 1);
-      const Request request = requests_[index];
+      const PostedRequest request = requests_[index];
       end(request, index, was_posted);
     }
   }
 
  private:
-  std::unique_ptr<Request[]> requests_;
+  std::unique_ptr<PostedRequest[]> requests_;
   ibv_qp* queue_pair_ = nullptr;
   uint32_t depth_ = 0;
   uint32_t tag_ = 0;

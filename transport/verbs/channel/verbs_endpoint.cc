@@ -52,7 +52,7 @@ Result<void> VerbsEndpoint::create(const VerbsEndpointOptions& options) {
                                                  .inline_bytes = kInlineBytes,
                                                  .owner = &link}));
   BP_TRY(windows_.create());
-  channel_.queue.create(std::make_unique<Request[]>(depth), depth, options.index,
+  channel_.queue.create(std::make_unique<PostedRequest[]>(depth), depth, options.index,
                         link.queue_pair.handle());
   return {};
 }
@@ -178,7 +178,7 @@ Result<void> VerbsEndpoint::end_life() noexcept {
   VerbsLink& link = channel_.link;
   BP_DCHECK(link.state.load(std::memory_order_relaxed) == LinkState::kUp);
   const Outcome posted = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
-  channel_.queue.end_all([&](const Request& request, uint32_t index, bool was_posted) {
+  channel_.queue.end_all([&](const PostedRequest& request, uint32_t index, bool was_posted) {
     end_request(request, index, was_posted ? posted : Outcome::kNotDone);
   });
   operations_.end_life();

@@ -150,7 +150,7 @@ class VerbsEndpoint final : public Endpoint {
   // Returns the fault of the message, or nullptr.
   const char* take(const VerbsMessageHeader& header, const std::byte* body) noexcept;
   void deliver(AmId id, std::span<const std::byte> payload, const Loan& loan) noexcept;
-  void end_request(const Request& request, uint32_t index, Outcome outcome) noexcept;
+  void end_request(const PostedRequest& request, uint32_t index, Outcome outcome) noexcept;
 
   // Connections (verbs_endpoint.cc).
   void begin_life() noexcept;

@@ -117,16 +117,18 @@ void VerbsEndpoint::end_requests(const ibv_wc& completion) noexcept {
     has_worked.store(true, std::memory_order_release);
   }
   const Outcome failed = has_refused_ ? Outcome::kNotDone : Outcome::kUnknown;
-  queue.end_up_to(completion.wr_id, [&](const Request& request, uint32_t index, bool is_last) {
-    const bool is_cut_short = request.can_be_cut_short && is_refusal(completion.status);
-    const Outcome outcome = is_cut_short ? Outcome::kUnknown : failed;
-    end_request(request, index, is_last && !is_good ? outcome : Outcome::kDone);
-  });
+  queue.end_up_to(
+      completion.wr_id, [&](const PostedRequest& request, uint32_t index, bool is_last) {
+        const bool is_cut_short = request.can_be_cut_short && is_refusal(completion.status);
+        const Outcome outcome = is_cut_short ? Outcome::kUnknown : failed;
+        end_request(request, index, is_last && !is_good ? outcome : Outcome::kDone);
+      });
   // The queue may have had no space for these before.
   if (borrower_.has_returns() || windows_.has_given_up()) mark_dirty();
 }
 
-void VerbsEndpoint::end_request(const Request& request, uint32_t index, Outcome outcome) noexcept {
+void VerbsEndpoint::end_request(const PostedRequest& request, uint32_t index,
+                                Outcome outcome) noexcept {
   switch (request.kind) {
     case RequestKind::kMessage:
     case RequestKind::kBind:

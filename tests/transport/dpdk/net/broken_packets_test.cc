@@ -84,8 +84,8 @@ TEST(BrokenPackets, AreDroppedForTheirCauses) {
     at += 16 + count;
   }
   for (uint32_t i = 1; i < kDropCount; ++i) {
-    const char* name = to_text(static_cast<Drop>(i));
-    UNSIGNED_LONGS_EQUAL_TEXT(expected[name], rig.dropped(static_cast<Drop>(i)), name);
+    const char* name = to_text(static_cast<PacketDrop>(i));
+    UNSIGNED_LONGS_EQUAL_TEXT(expected[name], rig.dropped(static_cast<PacketDrop>(i)), name);
   }
   LONGS_EQUAL(expected["none"], end->all.size() + six->all.size());
   CHECK(rig.port.pool.is_whole());

@@ -107,9 +107,9 @@ TEST(Discovery, NonsenseIsDroppedAndLearnsNothing) {
   rig.know("192.0.2.9");
   rig.know("2001:db8::9");
   const auto drops_arp = [&](const Bytes& message) {
-    const uint64_t before = rig.dropped(Drop::kArp);
+    const uint64_t before = rig.dropped(PacketDrop::kArp);
     rig.receive(to_us(0x0806, message));
-    CHECK(rig.dropped(Drop::kArp) == before + 1);
+    CHECK(rig.dropped(PacketDrop::kArp) == before + 1);
   };
   Bytes good = arp(2, mac(kPeer), "192.0.2.9", "192.0.2.1");
   for (const size_t offset : {0U, 2U, 4U, 5U}) {
@@ -123,9 +123,9 @@ TEST(Discovery, NonsenseIsDroppedAndLearnsNothing) {
   drops_arp(arp(2, mac(kPeer), "224.0.0.1", "192.0.2.1"));
   drops_arp(arp(2, mac(kPeer), "192.0.2.255", "192.0.2.1"));
   const auto drops = [&](const Bytes& frame) {
-    const uint64_t before = rig.dropped(Drop::kNeighbour);
+    const uint64_t before = rig.dropped(PacketDrop::kNeighbour);
     rig.receive(frame);
-    CHECK(rig.dropped(Drop::kNeighbour) == before + 1);
+    CHECK(rig.dropped(PacketDrop::kNeighbour) == before + 1);
   };
   const Bytes other = {2, 0, 0, 0, 0, 0x66};
   const Bytes fine = advertisement("2001:db8::9", other, 0x20);
@@ -166,7 +166,7 @@ TEST(Discovery, FollowsARouterForAsLongAsItSays) {
   };
   announce("2001:db8::fe", 1800);
   STRCMP_EQUAL("none:0", gateway().c_str());
-  LONGS_EQUAL(1, rig.dropped(Drop::kNeighbour));
+  LONGS_EQUAL(1, rig.dropped(PacketDrop::kNeighbour));
   announce("fe80::9", 1800);
   STRCMP_EQUAL("[fe80::9]:0", gateway().c_str());
   announce("fe80::8", 1800);  // the first router stays

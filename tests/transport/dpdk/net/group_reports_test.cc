@@ -173,7 +173,7 @@ TEST(GroupReports, NonsenseIsDropped) {
   query6(good, "fe80::fe", 2);
   query6(good, "fe80::fe", 1, {58, 0, 1, 4, 0, 0, 0, 0});
   query6(part(good, 0, 25));
-  LONGS_EQUAL(7, rig.dropped(Drop::kGroups));
+  LONGS_EQUAL(7, rig.dropped(PacketDrop::kGroups));
   pass(11);
   LONGS_EQUAL(0, rig.port.sent.size());
 }

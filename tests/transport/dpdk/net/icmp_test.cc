@@ -81,7 +81,7 @@ TEST(Icmp, AFloodOfEchoIsNotAnsweredWholly) {
   const Bytes question = icmp4_frame("192.0.2.9", "192.0.2.1", {8, 0, 0, 0, 0, 0, 0, 0});
   for (int i = 0; i < 100; ++i) rig.receive(question);
   LONGS_EQUAL(Icmp::kBurst, rig.port.sent.size());
-  LONGS_EQUAL(100 - Icmp::kBurst, rig.dropped(Drop::kRateLimited));
+  LONGS_EQUAL(100 - Icmp::kBurst, rig.dropped(PacketDrop::kRateLimited));
 }
 
 TEST(Icmp, APortThatNobodyHasIsRefused) {
@@ -92,7 +92,7 @@ TEST(Icmp, APortThatNobodyHasIsRefused) {
         ethernet(mac(kPeer), mac(kOwn), 0x0800,
                  ipv4("192.0.2.1", "192.0.2.9", with_sum(Bytes{3, 3, 0, 0, 0, 0, 0, 0} + packet, 2),
                       {.protocol = 1})));
-  LONGS_EQUAL(1, rig.dropped(Drop::kNoSocket));
+  LONGS_EQUAL(1, rig.dropped(PacketDrop::kNoSocket));
   rig.receive(udp_frame("2001:db8::9", 7, "2001:db8::1", 5004, text("x")));
   const Bytes six = rig.port.take_sent();
   LONGS_EQUAL(1, six[54]);
@@ -145,7 +145,7 @@ TEST(Icmp, OfIpv6AsWell) {
   LONGS_EQUAL(EMSGSIZE, end->send("[2001:db8:1::5]:9", bytes.data(), 1253).error_number);
   CHECK(end->send("[2001:db8:1::5]:9", bytes.data(), 1252).sent_count == 1);
   rig.receive(error6(2, 0, 1279));  // less than IPv6's minimum of 1280
-  LONGS_EQUAL(1, rig.dropped(Drop::kIcmp));
+  LONGS_EQUAL(1, rig.dropped(PacketDrop::kIcmp));
 }
 
 TEST(Icmp, WhatIsMadeUpIsNotBelieved) {
@@ -164,6 +164,6 @@ TEST(Icmp, WhatIsMadeUpIsNotBelieved) {
   with_quote(8, 0x46);     // with options
   with_quote(8 + 7, 1);    // a later fragment
   with_quote(8 + 15, 99);  // sent by another station
-  LONGS_EQUAL(8, rig.dropped(Drop::kIcmp));
+  LONGS_EQUAL(8, rig.dropped(PacketDrop::kIcmp));
   LONGS_EQUAL(0, end->failures.size());
 }

@@ -124,7 +124,9 @@ struct Rig {
     stack->advance(time());
     must(stack->is_valid(), "the invariants do not hold");
   }
-  uint64_t dropped(Drop cause) const { return counters.drops[static_cast<uint32_t>(cause)].read(); }
+  uint64_t dropped(PacketDrop cause) const {
+    return counters.drops[static_cast<uint32_t>(cause)].read();
+  }
   uint64_t dropped() const {
     uint64_t count = 0;
     for (const Counter& one : counters.drops) count += one.read();

@@ -87,12 +87,12 @@ TEST(NetStack, ADatagramReachesTheShardThatHasItsSocket) {
   other->socket.release(other->all[0].datagram.bytes);  // a buffer of the other shard's pool
   other->socket.close();
   rigs[0].receive(udp_frame("192.0.2.9", 7, "192.0.2.1", 5004, text("nobody")));
-  LONGS_EQUAL(1, rigs[0].dropped(Drop::kNoSocket));
+  LONGS_EQUAL(1, rigs[0].dropped(PacketDrop::kNoSocket));
   // A datagram for another UDP port with the same bit is handed over, and dropped there.
   CHECK(other->open("0.0.0.0:5004").ok());
   rigs[0].receive(udp_frame("192.0.2.9", 7, "192.0.2.1", 5004 + 4096, text("nobody")));
   rigs[1].advance();
-  LONGS_EQUAL(1, rigs[1].dropped(Drop::kNoSocket));
+  LONGS_EQUAL(1, rigs[1].dropped(PacketDrop::kNoSocket));
 }
 
 TEST(NetStack, MulticastReachesAllShardsThatJoined) {
@@ -151,7 +151,7 @@ TEST(NetStack, AFullRingDropsAndTheRestGoesOn) {
   for (int i = 0; i < 5; ++i) {
     rigs[0].receive(udp_frame("192.0.2.9", 7, "192.0.2.1", 5004, text("x")));
   }
-  LONGS_EQUAL(2, rigs[0].dropped(Drop::kQueueFull));  // a ring of 4 holds 3
+  LONGS_EQUAL(2, rigs[0].dropped(PacketDrop::kQueueFull));  // a ring of 4 holds 3
   rigs[1].advance();
   LONGS_EQUAL(3, other->all.size());
 }

@@ -11,26 +11,26 @@
 using namespace bedplate;
 using namespace bedplate::frames;
 
-TEST_GROUP(Packet) {
+TEST_GROUP(ParsedPacket) {
   made_up::Port port;
-  ::bedplate::Packet packet;
+  ::bedplate::ParsedPacket packet;
   PacketFilter filter{.mac = {{0x02, 0, 0, 0, 0, 0x01}}};
 
-  Drop parse(const Bytes& bytes, uint64_t flags = 0) {
+  PacketDrop parse(const Bytes& bytes, uint64_t flags = 0) {
     rte_mbuf* frame = port.frame(bytes);
     frame->ol_flags = flags;
-    const Drop cause = parse_packet(frame, filter, packet);
+    const PacketDrop cause = parse_packet(frame, filter, packet);
     rte_pktmbuf_free(frame);
     return cause;
   }
-  void expect(Drop cause, const Bytes& bytes, int line) {
+  void expect(PacketDrop cause, const Bytes& bytes, int line) {
     STRCMP_EQUAL_LOCATION(to_text(cause), to_text(parse(bytes)), "", __FILE__,
                           static_cast<size_t>(line));
   }
 };
-#define EXPECT_DROP(cause, ...) expect(Drop::cause, __VA_ARGS__, __LINE__)
+#define EXPECT_DROP(cause, ...) expect(PacketDrop::cause, __VA_ARGS__, __LINE__)
 
-TEST(Packet, NothingShorterThanItsHeadersIsTaken) {
+TEST(ParsedPacket, NothingShorterThanItsHeadersIsTaken) {
   const Bytes frames_[] = {
       udp_frame("192.0.2.9", 7, "192.0.2.1", 9, text("payload")),
       udp_frame("2001:db8::9", 7, "2001:db8::1", 9, text("payload")),
@@ -42,18 +42,18 @@ TEST(Packet, NothingShorterThanItsHeadersIsTaken) {
       udp_frame("2001:db8::9", 7, "2001:db8::1", 9, text("payload"),
                 {.options = {17, 0, 1, 4, 0, 0, 0, 0}, .first_extension = 60})};
   for (const Bytes& whole : frames_) {
-    CHECK(parse(whole) == Drop::kNone);
-    CHECK(parse(whole + Bytes(18, 0xee)) == Drop::kNone);  // padding
+    CHECK(parse(whole) == PacketDrop::kNone);
+    CHECK(parse(whole + Bytes(18, 0xee)) == PacketDrop::kNone);  // padding
     for (size_t count = 0; count < whole.size(); ++count) {
-      CHECK(parse(part(whole, 0, count)) != Drop::kNone);
+      CHECK(parse(part(whole, 0, count)) != PacketDrop::kNone);
     }
   }
   CHECK(parse(udp_frame("192.0.2.9", 7, "192.0.2.1", 9, text("x")) + Bytes(18, 0xee)) ==
-        Drop::kNone);
+        PacketDrop::kNone);
   LONGS_EQUAL(1, packet.payload_bytes);
 }
 
-TEST(Packet, EthernetIsForThisStation) {
+TEST(ParsedPacket, EthernetIsForThisStation) {
   const Bytes rest = ipv4("192.0.2.9", "192.0.2.1", udp("192.0.2.9", 7, "192.0.2.1", 9, {}));
   EXPECT_DROP(kNone, ethernet(mac(kOwn), mac(kPeer), 0x0800, rest));
   EXPECT_DROP(kOtherMac, ethernet({2, 0, 0, 0, 0, 9}, mac(kPeer), 0x0800, rest));
@@ -67,7 +67,7 @@ TEST(Packet, EthernetIsForThisStation) {
   EXPECT_DROP(kTooShort, ethernet(mac(kOwn), mac(kPeer), 0x8100, be(5, 2)));
 }
 
-TEST(Packet, Ipv4IsRead) {
+TEST(ParsedPacket, Ipv4IsRead) {
   const Bytes inner = udp("192.0.2.9", 7, "192.0.2.1", 9, text("abc"));
   const auto frame = [&](const Ip& fields) {
     return to_us(0x0800, ipv4("192.0.2.9", "192.0.2.1", inner, fields));
@@ -92,8 +92,8 @@ TEST(Packet, Ipv4IsRead) {
   bad = frame({});
   bad[22] ^= 1;
   EXPECT_DROP(kIpChecksum, bad);
-  CHECK(parse(bad, RTE_MBUF_F_RX_IP_CKSUM_GOOD) == Drop::kNone);
-  CHECK(parse(frame({}), RTE_MBUF_F_RX_IP_CKSUM_BAD) == Drop::kIpChecksum);
+  CHECK(parse(bad, RTE_MBUF_F_RX_IP_CKSUM_GOOD) == PacketDrop::kNone);
+  CHECK(parse(frame({}), RTE_MBUF_F_RX_IP_CKSUM_BAD) == PacketDrop::kIpChecksum);
   for (const char* from : {"224.0.0.1", "127.0.0.1", "255.255.255.255", "0.0.0.0"}) {
     EXPECT_DROP(kIpSource, udp_frame(from, 7, "192.0.2.1", 9, {}));
   }
@@ -101,7 +101,7 @@ TEST(Packet, Ipv4IsRead) {
   EXPECT_DROP(kIpDestination, udp_frame("192.0.2.9", 7, "0.0.0.0", 9, {}));
 }
 
-TEST(Packet, Ipv6IsReadThroughItsExtensions) {
+TEST(ParsedPacket, Ipv6IsReadThroughItsExtensions) {
   const Bytes inner = udp("2001:db8::9", 7, "2001:db8::1", 9, text("abc"));
   const auto frame = [&](const Bytes& extensions, uint8_t first, uint8_t protocol = 17) {
     return to_us(0x86dd,
@@ -137,7 +137,7 @@ TEST(Packet, Ipv6IsReadThroughItsExtensions) {
   EXPECT_DROP(kIpSource, udp_frame("::", 7, "2001:db8::1", 9, {}));
 }
 
-TEST(Packet, UdpIsWholeAndItsSumRight) {
+TEST(ParsedPacket, UdpIsWholeAndItsSumRight) {
   Bytes inner = udp("192.0.2.9", 7, "192.0.2.1", 9, text("abc"));
   const auto frame = [&] { return ip_frame("192.0.2.9", "192.0.2.1", inner); };
   EXPECT_DROP(kNone, frame());
@@ -145,8 +145,8 @@ TEST(Packet, UdpIsWholeAndItsSumRight) {
   LONGS_EQUAL(9, packet.to_port);
   inner[10] ^= 1;
   EXPECT_DROP(kUdpChecksum, frame());
-  CHECK(parse(frame(), RTE_MBUF_F_RX_L4_CKSUM_GOOD) == Drop::kNone);
-  CHECK(parse(frame(), RTE_MBUF_F_RX_L4_CKSUM_NONE) == Drop::kNone);
+  CHECK(parse(frame(), RTE_MBUF_F_RX_L4_CKSUM_GOOD) == PacketDrop::kNone);
+  CHECK(parse(frame(), RTE_MBUF_F_RX_L4_CKSUM_NONE) == PacketDrop::kNone);
   inner[6] = inner[7] = 0;
   EXPECT_DROP(kNone, frame());
   inner[5] = 12;
@@ -160,10 +160,10 @@ TEST(Packet, UdpIsWholeAndItsSumRight) {
   inner[6] = inner[7] = 0;
   EXPECT_DROP(kUdpChecksum, ip_frame("2001:db8::9", "2001:db8::1", inner));
   CHECK(parse(udp_frame("192.0.2.9", 7, "192.0.2.1", 9, {}), RTE_MBUF_F_RX_L4_CKSUM_BAD) ==
-        Drop::kUdpChecksum);
+        PacketDrop::kUdpChecksum);
 }
 
-TEST(Packet, SumsOfIcmpAndIgmpAreLookedAt) {
+TEST(ParsedPacket, SumsOfIcmpAndIgmpAreLookedAt) {
   Bytes bad = icmp4_frame("192.0.2.9", "192.0.2.1", {8, 0, 0, 0, 1, 2, 3, 4});
   bad.back() ^= 1;
   EXPECT_DROP(kIcmp, bad);

@@ -112,7 +112,7 @@ TEST(PortDatagramBuffers, KeptBuffersAreCountedAndThoseTooManyDropped) {
   const Bytes frame = udp_frame("192.0.2.9", 7000, "192.0.2.1", 5004, text("x"));
   for (int i = 0; i < 5; ++i) rig.receive(frame);
   LONGS_EQUAL(3, end.all.size());
-  LONGS_EQUAL(2, rig.dropped(Drop::kSocketFull));
+  LONGS_EQUAL(2, rig.dropped(PacketDrop::kSocketFull));
   end.socket.release(end.all[1].datagram.bytes);
   rig.receive(frame);
   LONGS_EQUAL(4, end.all.size());
@@ -164,7 +164,7 @@ TEST(PortDatagramBuffers, OneOfTwoSegmentsIsTakenWhereItLies) {
   CHECK(part(rig.port.take_sent(), 42) == text("second"));
   end.socket.release(end.all[0].datagram.bytes);
   rig.receive(rig.port.frame(part(frame, 0, 44), part(frame, 44)));
-  LONGS_EQUAL(1, rig.dropped(Drop::kScattered));
+  LONGS_EQUAL(1, rig.dropped(PacketDrop::kScattered));
 }
 
 TEST(PortDatagramBuffers, AnAttachedMbufIsKeptByItsOwner) {

@@ -87,7 +87,7 @@ TEST(PortDatagramSocket, AVlanIsOnAllFramesAndNoOtherIsTaken) {
   LONGS_EQUAL(1, end.all.size());
   rig.receive(to_us(0x8100, be(8, 2) + be(0x0800, 2) + packet));
   rig.receive(to_us(0x0800, packet));
-  LONGS_EQUAL(2, rig.dropped(Drop::kOtherVlan));
+  LONGS_EQUAL(2, rig.dropped(PacketDrop::kOtherVlan));
   rte_mbuf* stripped = rig.port.frame(to_us(0x0800, packet));
   stripped->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
   stripped->vlan_tci = 5 << 13 | 7;
@@ -127,7 +127,7 @@ TEST(PortDatagramSocket, WhatAStationThatIsNotThereWasSentFails) {
   LONGS_EQUAL(1, end.failures.size());
   LONGS_EQUAL(EHOSTUNREACH, end.failures[0].first);
   STRCMP_EQUAL("192.0.2.9:7000", end.failures[0].second.c_str());
-  LONGS_EQUAL(1, rig.dropped(Drop::kUnresolved));
+  LONGS_EQUAL(1, rig.dropped(PacketDrop::kUnresolved));
 }
 
 TEST(PortDatagramSocket, FarAddressesGoByTheGateway) {
@@ -397,14 +397,14 @@ TEST(PortDatagramSocket, GroupsAreHeardByThoseThatJoined) {
   LONGS_EQUAL(2, any.all.size());
   LONGS_EQUAL(1, one_source.all.size());
   rig.receive(frame_of("192.0.2.9", "239.129.1.1"));  // another group with the same MAC
-  LONGS_EQUAL(1, rig.dropped(Drop::kIpDestination));
+  LONGS_EQUAL(1, rig.dropped(PacketDrop::kIpDestination));
   CHECK(any.socket.leave(ip("239.1.1.1"), {}, nullptr).ok());
   rig.receive(frame_of("192.0.2.9", "239.1.1.1"));
   LONGS_EQUAL(2, any.all.size());
-  LONGS_EQUAL(2, rig.dropped(Drop::kIpDestination));
+  LONGS_EQUAL(2, rig.dropped(PacketDrop::kIpDestination));
   one_source.socket.close();
   rig.receive(frame_of("192.0.2.8", "239.1.1.1"));  // no socket is in the group
-  LONGS_EQUAL(3, rig.dropped(Drop::kIpDestination));
+  LONGS_EQUAL(3, rig.dropped(PacketDrop::kIpDestination));
 }
 
 TEST(PortDatagramSocket, JoinsThatMakeNoSenseAreRefused) {
