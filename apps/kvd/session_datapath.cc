@@ -82,15 +82,15 @@ void Session::left() noexcept {
   keys_bytes_ = keys_end_bytes_ = 0;
 }
 
-bool Session::work(uint64_t now_ns) noexcept {
+StreamStep Session::work(uint64_t now_ns) noexcept {
   BP_DCHECK(environment_.is_own_thread());
   BP_KEEPS_VALID(*this);
   cache_.set_time(now_ns);
-  if (get_ == Get::kDrops) return drop_keys();
-  if (get_ == Get::kAnswers && keys_bytes_ == 0) return find_keys();
-  if (item_ == nullptr && get_ == Get::kNone) return work_on_line();
+  if (get_ == Get::kDrops) return taken_if(drop_keys());
+  if (get_ == Get::kAnswers && keys_bytes_ == 0) return taken_if(find_keys());
+  if (item_ == nullptr && get_ == Get::kNone) return taken_if(work_on_line());
   item_ != nullptr ? end_storing() : answer_key();
-  return true;
+  return StreamStep::kTaken;
 }
 
 bool Session::read_word(char kind, std::string_view word) noexcept {

@@ -76,7 +76,7 @@ class Session final : public StreamSession {
   };
   static const Form kForms[];
 
-  bool work(uint64_t now_ns) noexcept override;
+  StreamStep work(uint64_t now_ns) noexcept override;
   void released(void* item) noexcept override { cache_.release(*static_cast<CacheItem*>(item)); }
   void left() noexcept override;
 

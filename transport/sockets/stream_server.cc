@@ -107,6 +107,12 @@ void StreamServer::sent(Connection& connection, int64_t result) noexcept {
   advance(connection);
 }
 
+// An answer has come, or a session goes on, outside of received() and sent().
+void StreamServer::changed(Connection& connection) noexcept {
+  BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
+  advance(connection);
+}
+
 // Sends replies that are ready, receives if the session wants more, closes when nothing is left to
 // do.
 void StreamServer::advance(Connection& connection) noexcept {
@@ -133,6 +139,9 @@ void StreamServer::advance(Connection& connection) noexcept {
     }
   }
   if (!connection.is_ending) return;
+  if (connection.is_broken) session.leave();
+  const bool is_waiting = session.is_waiting();
+  if (is_waiting && !connection.is_broken) return;
   if (may_linger(connection)) {
     if (!socket.send.is_in_flight) linger(connection);
     return;
@@ -140,7 +149,7 @@ void StreamServer::advance(Connection& connection) noexcept {
   // Ends the receive: a connection closes with nothing in flight.
   if (socket.receive.is_in_flight) ::shutdown(socket.fd, SHUT_RD);
   if (connection.is_broken) options_.sockets->abort(socket);
-  if (!socket.send.is_in_flight && !socket.receive.is_in_flight) close(connection);
+  if (!is_waiting && !socket.send.is_in_flight && !socket.receive.is_in_flight) close(connection);
 }
 
 // A page in somebody's browser may have made the peer send this.
@@ -270,6 +279,8 @@ void describe(CounterTable& table, const StreamServerCounters& counters, const c
       .at_a_glance("received");
   table.counter("sent_bytes", counters.sent_bytes, "bytes", "Bytes sent to clients.")
       .at_a_glance("sent");
+  table.gauge("answers_waiting", counters.answers_waiting, "answers",
+              "Answers to clients that wait for a file, another shard or a timer.");
 }
 
 }  // namespace bedplate

@@ -49,7 +49,8 @@ struct StreamServerCounters {
   Counter connections_refused;  // closed at once: all planned ones were open, or it drains
   Counter connections_foreign;  // closed: the peer speaks another protocol
   Counter received_bytes;
-  Counter sent_bytes;  // of replies that were sent completely
+  Counter sent_bytes;       // of replies that were sent completely
+  Counter answers_waiting;  // StreamSession::later
 };
 // Called by the describe() of the struct that contains these counters. `key`: the key of the
 // service's table that its connections are planned by (`bedplate plan --explain`); nullptr: none.
@@ -100,6 +101,12 @@ class StreamServer {
       made->server = this;
       made->session = &made->own_session;
       made->session->trace_to(options.trace);
+      made->session->set_owner(
+          [](void* context) noexcept {
+            auto& its = *static_cast<Connection*>(context);
+            its.server->changed(its);
+          },
+          static_cast<Connection*>(made), &options.counters->answers_waiting);
       free_.push(*made);
     }
   }
@@ -112,7 +119,7 @@ class StreamServer {
 
   // Stops listening, answers requests that were received whole, then closes each connection (a
   // lingering one at the end of its linger). It does not wait for the rest of a partial request,
-  // but it does wait for a peer that does not read its replies. Requires: create() was called.
+  // but it does wait for answers that come later, and for a peer that does not read its replies. Requires: create() was called.
   // Threads: any.
   void request_drain() noexcept { options_.loop->submit(drain_call_); }
   // Invariants, looked at before and after each change, on the shard: 1. A connection is free, with
@@ -157,6 +164,7 @@ class StreamServer {
   void accept(int fd) noexcept;
   void received(Connection& connection, int64_t result) noexcept;
   void sent(Connection& connection, int64_t result) noexcept;
+  void changed(Connection& connection) noexcept;
   void advance(Connection& connection) noexcept;
   void tell_foreign(const Connection& connection) noexcept;
   bool may_linger(const Connection& connection) const noexcept;

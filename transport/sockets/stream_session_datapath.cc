@@ -13,20 +13,47 @@ bool StreamSession::is_valid() const noexcept {
   if (begin_ > end_ || end_ > input_.size() || text_bytes_ > output_.size()) return false;
   if (piece_count_ > kPieces || loan_count_ > piece_count_) return false;
   if (fill_left_ > 0 && (fill_end_ == nullptr || begin_ != end_ || skip_bytes_ > 0)) return false;
+  uint64_t waiting = 0, spare = 0, finished = 0;
+  for (const LaterAnswer& each : later_) {
+    waiting += each.state_ == LaterAnswer::State::kWaits ? 1 : 0;
+    spare += each.state_ == LaterAnswer::State::kSpare ? 1 : 0;
+    finished += each.state_ == LaterAnswer::State::kFinished ? 1 : 0;
+  }
+  const auto queued = answers_.count(later_.size(), [](const LaterAnswer& each) {
+    return each.state_ == LaterAnswer::State::kWaits ||
+           each.state_ == LaterAnswer::State::kFinished;
+  });
+  if (waiting != waiting_count_ ||
+      waiting + spare + finished + (held_ != nullptr) != later_.size()) {
+    return false;
+  }
+  if (queued != finished + (order_ == AnswerOrder::kOfRequests ? waiting : 0)) return false;
+  const auto is_spare = [](const LaterAnswer& each) {
+    return each.state_ == LaterAnswer::State::kSpare;
+  };
+  if (!free_.has_just(spare, is_spare)) return false;
   if (is_sending_) return piece_count_ > 0;
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < piece_count_; ++i) bytes += pieces_[i].iov_len;
   return bytes == reply_bytes_ && text_bytes_ <= bytes;
 }
 
-void StreamSession::reset() noexcept {
+void StreamSession::leave() noexcept {
+  if (has_left_) return;
+  has_left_ = true;
   left();
+}
+
+void StreamSession::reset() noexcept {
+  BP_ASSERT(!is_waiting() && !is_running_);
+  leave();
   is_over_ = true;  // nothing is left to work on
+  while (!answers_.is_empty()) drop(answers_.pop());
   handed_bytes_ = 0;
   sent(0);
-  is_over_ = false;
+  is_over_ = has_left_ = false;
   foreign_ = nullptr;
-  for (Times& times : times_) times.count = 0;
+  for (Times& times : times_) times.count = times.untimed_count = 0;
   fill_left_ = skip_bytes_ = wanted_bytes_ = 0;
   begin_ = end_ = 0;
   is_starved_ = true;
@@ -68,21 +95,49 @@ bool StreamSession::has_room() const noexcept {
 }
 
 void StreamSession::run(uint64_t now_ns) noexcept {
+  BP_DCHECK(!is_running_);
+  is_running_ = true;
   is_starved_ = false;
-  while (!is_over_ && !is_sending_ && !is_starved_ && has_room()) {
+  send_finished(now_ns);
+  while (may_step()) {
     if (skip_bytes_ > 0) {
       const uint64_t skipped = std::min<uint64_t>(skip_bytes_, end_ - begin_);
       skip_bytes_ -= skipped;
       take(skipped);
       is_starved_ = skip_bytes_ > 0;
-    } else {
-      is_starved_ = fill_left_ > 0 || end_ - begin_ < wanted_bytes_;
-      if (is_starved_) return;
-      wanted_bytes_ = 0;
-      is_starved_ = !work(now_ns);
-      BP_DCHECK_SLOW(is_valid());
+      continue;
     }
+    is_starved_ = fill_left_ > 0 || end_ - begin_ < wanted_bytes_;
+    if (is_starved_) break;
+    wanted_bytes_ = 0;
+    step(now_ns);
+    BP_DCHECK_SLOW(is_valid());
   }
+  is_running_ = false;
+}
+
+// Behind a waiting answer, a LaterAnswer takes what the step says.
+void StreamSession::step(uint64_t now_ns) noexcept {
+  if (BP_UNLIKELY(!answers_.is_empty() && order_ == AnswerOrder::kOfRequests)) {
+    held_ = &free_.pop();
+    held_->begin(LaterAnswer::State::kHeld, received_ns_);
+  }
+  const StreamStep outcome = work(now_ns);
+  is_starved_ = outcome == StreamStep::kStarved;
+  is_waiting_ = outcome == StreamStep::kWaits;
+  if (BP_LIKELY(later_.empty())) return;
+  if (LaterAnswer* const held = std::exchange(held_, nullptr); held != nullptr) {
+    held->state_ = held->is_empty() ? LaterAnswer::State::kSpare : LaterAnswer::State::kFinished;
+    held->is_empty() ? free_.push(*held) : answers_.push(*held);
+  }
+  send_finished(now_ns);
+}
+
+void StreamSession::resume(uint64_t now_ns) noexcept {
+  BP_ASSERT(is_waiting_ && !is_running_);
+  is_waiting_ = false;
+  if (!has_left_) run(now_ns);
+  changed();
 }
 
 void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
@@ -94,9 +149,89 @@ void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
   fill_left_ = bytes - there;
 }
 
+// ---- answers that come later --------------------------------------------------------------------
+
+LaterAnswer& StreamSession::later() noexcept {
+  BP_ASSERT(is_running_ && (held_ != nullptr || !free_.is_empty()));
+  LaterAnswer* answer = std::exchange(held_, nullptr);
+  if (answer == nullptr) {
+    answer = &free_.pop();
+    answer->begin(LaterAnswer::State::kHeld, received_ns_);
+  }
+  answer->state_ = LaterAnswer::State::kWaits;
+  if (order_ == AnswerOrder::kOfRequests) answers_.push(*answer);
+  ++waiting_count_;
+  count_waiting(+1);
+  return *answer;
+}
+
+void StreamSession::count_waiting(int32_t more) noexcept {
+  if (waiting_total_ == nullptr) return;
+  waiting_total_->set(waiting_total_->read() + static_cast<uint64_t>(int64_t{more}));
+}
+
+void StreamSession::finished(LaterAnswer& answer, uint64_t now_ns) noexcept {
+  BP_ASSERT(answer.state_ == LaterAnswer::State::kWaits && waiting_count_ > 0);
+  answer.state_ = LaterAnswer::State::kFinished;
+  if (order_ == AnswerOrder::kAny) answers_.push(answer);
+  --waiting_count_;
+  count_waiting(-1);
+  if (is_running_) return;  // finished within work(): step() goes on with it
+  if (!has_left_) run(now_ns);
+  changed();
+}
+
+// Moves finished answers into the replies, as far as order and space allow.
+void StreamSession::send_finished(uint64_t now_ns) noexcept {
+  while (!is_sending_ && has_room()) {
+    LaterAnswer* const answer = answers_.first();
+    if (answer == nullptr || answer->state_ != LaterAnswer::State::kFinished) return;
+    answers_.pop();
+    const std::string_view text(answer->text_, answer->text_bytes_);
+    append(text.substr(0, answer->lent_at_));
+    if (answer->lent_.data() != nullptr) append_loan(answer->lent_, answer->loan_);
+    append(text.substr(answer->lent_at_));
+    if (answer->time_ns_ != nullptr) {
+      answer->time_ns_->add(now_ns - answer->received_ns_);
+      ++times_of(*answer->time_ns_, answer->kind_).count;
+    }
+    answer->state_ = LaterAnswer::State::kSpare;
+    free_.push(*answer);
+  }
+}
+
+// Nobody reads the answer.
+void StreamSession::drop(LaterAnswer& answer) noexcept {
+  if (answer.lent_.data() != nullptr) released(answer.loan_);
+  answer.state_ = LaterAnswer::State::kSpare;
+  free_.push(answer);
+}
+
+bool LaterAnswer::is_wanted() const noexcept { return !session_->has_left(); }
+
+void LaterAnswer::say_number(uint64_t number) noexcept {
+  char digits[20];
+  say({digits, static_cast<size_t>(std::to_chars(digits, std::end(digits), number).ptr - digits)});
+}
+
+void LaterAnswer::finish(uint64_t now_ns) noexcept { session_->finished(*this, now_ns); }
+
 // ---- replies ------------------------------------------------------------------------------------
 
 void StreamSession::say(std::string_view text) noexcept {
+  if (BP_UNLIKELY(held_ != nullptr)) return held_->say(text);
+  BP_DCHECK(order_ == AnswerOrder::kAny || answers_.is_empty());
+  append(text);
+}
+
+void StreamSession::lend(std::string_view text, void* loan) noexcept {
+  if (BP_UNLIKELY(held_ != nullptr)) return held_->lend(text, loan);
+  BP_DCHECK(order_ == AnswerOrder::kAny || answers_.is_empty());
+  append_loan(text, loan);
+}
+
+void StreamSession::append(std::string_view text) noexcept {
+  if (text.empty()) return;
   char* const to = output_.data() + text_bytes_;
   BP_DCHECK(!is_sending_ && text.size() <= output_.size() - text_bytes_);
   std::memcpy(to, text.data(), text.size());
@@ -116,7 +251,7 @@ void StreamSession::say_number(uint64_t number) noexcept {
   say({digits, static_cast<size_t>(std::to_chars(digits, std::end(digits), number).ptr - digits)});
 }
 
-void StreamSession::lend(std::string_view text, void* loan) noexcept {
+void StreamSession::append_loan(std::string_view text, void* loan) noexcept {
   BP_DCHECK(!is_sending_ && piece_count_ < kPieces && loan_count_ < kPieces);
   loans_[loan_count_++] = loan;
   pieces_[piece_count_++] = {const_cast<char*>(text.data()), text.size()};
@@ -131,6 +266,13 @@ std::span<iovec> StreamSession::replies() noexcept {
 }
 
 void StreamSession::answered(Histogram& time_ns, uint8_t kind) noexcept {
+  if (BP_UNLIKELY(held_ != nullptr)) return held_->answered(time_ns, kind);
+  Times& times = times_of(time_ns, kind);
+  ++times.count;
+  ++times.untimed_count;
+}
+
+StreamSession::Times& StreamSession::times_of(Histogram& time_ns, uint8_t kind) noexcept {
   for (Times& times : times_) {
     if (times.time_ns == nullptr) {
       times.time_ns = &time_ns;
@@ -138,16 +280,17 @@ void StreamSession::answered(Histogram& time_ns, uint8_t kind) noexcept {
     }
     if (times.time_ns != &time_ns) continue;
     BP_DCHECK(times.kind == kind);
-    ++times.count;
-    return;
+    return times;
   }
   BP_ASSERT(!"more than kTimesMax histograms");
+  return times_[0];
 }
 
 void StreamSession::handed_over(uint64_t now_ns) noexcept {
   BP_DCHECK(is_sending_);
   for (Times& times : times_) {
-    if (times.count > 0) times.time_ns->add(now_ns - received_ns_, times.count);
+    const uint32_t count = std::exchange(times.untimed_count, 0);
+    if (count > 0) times.time_ns->add(now_ns - received_ns_, count);
   }
   handed_bytes_ = reply_bytes_;
   trace_.begin(received_ns_);

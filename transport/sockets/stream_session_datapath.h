@@ -8,8 +8,17 @@
 // destination. StreamServer (transport/sockets/stream_server.h) ties sessions to sockets; tests
 // drive them without.
 //
+// An answer need not be there when work() returns:
+//
+//     the session waits   work() returns kWaits; it is called again after resume()
+//     an answer waits     work() calls later(), and goes on with the next request; the completion of
+//                         an operation fills the LaterAnswer and calls finish()
+//
+// If the peer goes meanwhile, the connection is kept until the last of these has come.
+//
 // The protocol provides the memory: an input buffer, which holds the longest request without its
-// body, and an output buffer for say(). Nothing is allocated. Threads: one.
+// body, an output buffer for say(), and a LaterAnswer for each answer that may wait. Nothing is
+// allocated. Threads: one.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +28,46 @@
 #include <sys/uio.h>
 
 #include "platform/assert.h"
+#include "platform/counter.h"
+#include "platform/free_list.h"
 #include "platform/histogram.h"
+#include "platform/tail_queue.h"
 #include "platform/trace_ring.h"
+#include "transport/sockets/later_answer_datapath.h"
 
 namespace bedplate {
+
+// The outcome of a step of work().
+enum class StreamStep : uint8_t {
+  kTaken,    // it took a request, or went on with one: the next step may follow at once
+  kStarved,  // it needs more bytes: the next step comes when more have arrived
+  kWaits,    // it waits for something else: the next step comes after resume()
+};
+
+// The order in which a session sends its answers.
+enum class AnswerOrder : uint8_t {
+  kOfRequests,
+  kAny,  // as they are finished: the protocol's replies name their requests
+};
 
 class StreamSession {
  public:
   // Limits of one call of work(): bytes by say(), and loans by lend().
-  static constexpr uint32_t kStepTextBytes = 2 * 1024;
+  static constexpr uint32_t kStepTextBytes = LaterAnswer::kTextBytes;
   static constexpr uint32_t kStepLoans = 1;
   static constexpr uint32_t kTimesMax = 4;
 
-  // Ownership: both outlive the session. Requires: `output` has at least 2 * kStepTextBytes.
-  StreamSession(std::span<char> input, std::span<char> output) noexcept
-      : input_(input), output_(output) {}
+  // `later`: one for each answer of later() that may wait. In the order of requests, the answers
+  // behind a waiting one take one each, too. Ownership: all outlive the session. Requires: `output`
+  // has at least 2 * kStepTextBytes.
+  StreamSession(std::span<char> input, std::span<char> output, std::span<LaterAnswer> later = {},
+                AnswerOrder order = AnswerOrder::kOfRequests) noexcept
+      : input_(input), output_(output), later_(later), order_(order) {
+    for (LaterAnswer& each : later) {
+      each.session_ = this;
+      free_.push(each);
+    }
+  }
   // The stations of the records that trace_to() writes. All requests that one send answers pass
   // them together. `sent`: the socket needs no more of these bytes: it has sent them all, or the
   // peer has gone.
@@ -47,7 +81,20 @@ class StreamSession {
   // For each send, writes to `writer` a record for each kind of answered() requests in it: the
   // record's handle is their number, its bytes are those of the send. Before the first peer.
   void trace_to(const TraceWriter& writer) noexcept { writer_ = writer; }
-  // Begins with a new peer. Gives back everything of the last one (left(), released()).
+  // `changed(context)` is called when an answer or resume() has changed what the owner can do:
+  // send replies(), receive more, or close. Not from within the calls below. `waiting_count`: the
+  // number of waiting answers of all sessions that share it. Before the first peer.
+  void set_owner(void (*changed)(void*), void* context, Counter* waiting_count) noexcept {
+    changed_ = changed;
+    owner_ = context;
+    waiting_total_ = waiting_count;
+  }
+  // The peer has gone: left(). Answers that come later are dropped.
+  void leave() noexcept;
+  // Whether the session or one of its answers waits. Then reset() has to wait, too.
+  bool is_waiting() const noexcept { return is_waiting_ || waiting_count_ > 0; }
+  // Begins with a new peer. Gives back everything of the last one (left(), released()). Requires:
+  // !is_waiting().
   void reset() noexcept;
 
   // The memory for the next bytes, and how many of them make received() worth a call. No pieces:
@@ -82,7 +129,8 @@ class StreamSession {
   // lie within the input, the replies' text within the output, and pieces and loans within their
   // arrays. 2. While fill() waits for bytes, the input buffer is empty. 3. reply_bytes_ is the sum
   // of the pieces, until the socket uses them up. 4. Each loan has a piece. 5. A send has at least
-  // one piece.
+  // one piece. 6. Each LaterAnswer is spare, waits, or is finished and in the queue; those that wait
+  // are waiting_count_.
   bool is_valid() const noexcept;
 
  protected:
@@ -90,16 +138,32 @@ class StreamSession {
 
   // ---- For the protocol to implement ----
 
-  // One step: takes a request of arrived(), or continues one, and answers. Returns false if it
-  // needs more bytes; then it is called again when more have arrived. Not called while replies are
-  // being sent. `now_ns`: the loop's time.
-  virtual bool work(uint64_t now_ns) noexcept = 0;
+  // One step: takes a request of arrived(), or continues one, and answers. Not called while replies
+  // are being sent, nor while the session waits, nor while no LaterAnswer is spare (if it has any).
+  // `now_ns`: the loop's time.
+  virtual StreamStep work(uint64_t now_ns) noexcept = 0;
   // The bytes that lend() lent with `loan` were sent, or never will be.
   virtual void released(void* /*loan*/) noexcept {}
-  // The peer has gone, perhaps in mid-request: fill() will not end.
+  // The peer has gone, perhaps in mid-request: fill() will not end. Operations that waiting answers
+  // need may be cancelled, but each answer is still finished, and a waiting session resumed.
   virtual void left() noexcept {}
 
+  // ---- For the protocol to call, on the session's thread ----
+
+  // Ends the wait of a step that returned kWaits. Not from within work().
+  void resume(uint64_t now_ns) noexcept;
+  // Whether the peer has gone, so that nobody needs an answer.
+  bool has_left() const noexcept { return has_left_; }
+
   // ---- For the protocol to call, from work() alone ----
+
+  static constexpr StreamStep taken_if(bool is_taken) noexcept {
+    return is_taken ? StreamStep::kTaken : StreamStep::kStarved;
+  }
+  // Makes the answer of this step one that comes later, behind what the step has said so far. The
+  // protocol fills it and calls its finish(), once. Requires: once in a step, and then neither
+  // say() nor lend(); the session has memory for such answers.
+  LaterAnswer& later() noexcept;
 
   // The bytes that have arrived and were not taken. They move between steps, so a pointer into them
   // is good in this step only.
@@ -151,6 +215,8 @@ class StreamSession {
   }
 
  private:
+  friend class LaterAnswer;
+
   static constexpr uint32_t kPieces = 34;
   static constexpr uint64_t kBatchBytes = 1 << 20;  // no new request begins before this is sent
 
@@ -158,15 +224,45 @@ class StreamSession {
   struct Times {
     Histogram* time_ns = nullptr;
     uint32_t count = 0;
+    uint32_t untimed_count = 0;  // of these, without the answers that finish() timed
     uint8_t kind = 0;
   };
 
   bool has_room() const noexcept;
+  bool may_step() const noexcept {
+    return !is_over_ && !is_sending_ && !is_starved_ && !is_waiting_ && has_room() &&
+           (later_.empty() || !free_.is_empty());
+  }
   void run(uint64_t now_ns) noexcept;
+  void step(uint64_t now_ns) noexcept;
+  void finished(LaterAnswer& answer, uint64_t now_ns) noexcept;
+  void send_finished(uint64_t now_ns) noexcept;
+  void drop(LaterAnswer& answer) noexcept;
+  void changed() noexcept {
+    if (changed_ != nullptr) changed_(owner_);
+  }
+  void count_waiting(int32_t more) noexcept;
+  void append(std::string_view text) noexcept;
+  void append_loan(std::string_view text, void* loan) noexcept;
+  Times& times_of(Histogram& time_ns, uint8_t kind) noexcept;
   void tell_trace(uint64_t now_ns) noexcept;
 
   const std::span<char> input_;
   const std::span<char> output_;
+  const std::span<LaterAnswer> later_;
+  const AnswerOrder order_;
+  FreeList<&LaterAnswer::next_> free_;
+  // In the order in which they are sent: of requests, with the waiting ones; else those that are
+  // finished.
+  TailQueue<&LaterAnswer::next_> answers_;
+  LaterAnswer* held_ = nullptr;  // takes what a step says behind a waiting answer
+  uint32_t waiting_count_ = 0;
+  bool is_waiting_ = false;  // a step returned kWaits
+  bool is_running_ = false;  // within run(), whose caller does what changed_ would
+  bool has_left_ = false;
+  void (*changed_)(void*) = nullptr;
+  void* owner_ = nullptr;
+  Counter* waiting_total_ = nullptr;
   uint64_t received_ns_ = 0;
   Times times_[kTimesMax];
   TraceWriter writer_;

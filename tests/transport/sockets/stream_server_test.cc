@@ -13,30 +13,44 @@ using namespace bedplate;
 namespace {
 
 // Echoes each line. "bye" ends the session, "foreign" ends it as another protocol, and "lend" is
-// answered with more bytes than any socket buffers.
+// answered with more bytes than any socket buffers. The answer to "later" waits in Shared.
 class Echo final : public StreamSession {
  public:
   struct Shared {
     std::string large = std::string(16 << 20, 'l');
     uint32_t reset_count = 0;
     uint32_t released_count = 0;
+    std::vector<LaterAnswer*> waiting;
+
+    void finish() {
+      LaterAnswer& answer = *waiting.front();
+      waiting.erase(waiting.begin());
+      answer.say("later\n");
+      answer.finish(monotonic_ns());
+    }
   };
-  explicit Echo(Shared& shared) noexcept : StreamSession(input_, output_), shared_(shared) {}
+  explicit Echo(Shared& shared) noexcept
+      : StreamSession(input_, output_, later_), shared_(shared) {}
 
  private:
-  bool work(uint64_t) noexcept override {
+  StreamStep work(uint64_t) noexcept override {
     const std::string_view line = arrived_line();
-    if (line.empty()) return false;
-    line == "lend\n" ? lend(shared_.large, &shared_) : say(line);
+    if (line.empty()) return StreamStep::kStarved;
+    if (line == "later\n") {
+      shared_.waiting.push_back(&later());
+    } else {
+      line == "lend\n" ? lend(shared_.large, &shared_) : say(line);
+    }
     if (line == "bye\n") end();
     if (line == "foreign\n") end_foreign("Esperanto");
     take(line.size());
-    return true;
+    return StreamStep::kTaken;
   }
   void released(void*) noexcept override { ++shared_.released_count; }
   void left() noexcept override { ++shared_.reset_count; }
 
   Shared& shared_;
+  LaterAnswer later_[2];
   char input_[256];
   char output_[2 * StreamSession::kStepTextBytes];
 };
@@ -283,6 +297,84 @@ class ServerBodies : public SocketsFixture {
     STRCMP_EQUAL("ltwo\n", end.c_str());
   }
 
+  void answers_later() {
+    serve();
+    const Fd client = connect();
+    say(client, "later\none\n");
+    CHECK(run_until([&] { return shared.waiting.size() == 1; }));
+    CHECK_EQUAL(1, clients.answers_waiting.read());
+    shared.finish();
+    STRCMP_EQUAL("later\none\n", hear(client, 10).c_str());
+    CHECK_EQUAL(0, clients.answers_waiting.read());
+    drain();
+  }
+
+  // The peer sends nothing more, but still reads.
+  void answers_later_to_a_peer_that_has_closed_its_side() {
+    serve();
+    const Fd client = connect();
+    say(client, "later\n");
+    shutdown(client.number(), SHUT_WR);
+    CHECK(run_until([&] { return shared.waiting.size() == 1; }));
+    CHECK_EQUAL(1, clients.connections_open.read());
+    shared.finish();
+    STRCMP_EQUAL("later\n", hear(client, 1 << 20).c_str());
+    CHECK(run_until([&] { return clients.connections_open.read() == 0; }));
+    drain();
+  }
+
+  // The connection is nobody else's until the last answer has come.
+  void keeps_the_connection_of_a_peer_that_vanishes() {
+    serve();
+    Fd client = connect();
+    say(client, "later\nlater\n");
+    CHECK(run_until([&] { return shared.waiting.size() == 2; }));
+    const linger at_once = {1, 0};
+    setsockopt(client.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    client.close();  // a reset
+    CHECK(run_until([&] { return shared.reset_count == 1; }));
+    CHECK(!shared.waiting[0]->is_wanted());
+    CHECK_EQUAL(1, clients.connections_open.read());
+    shared.finish();
+    CHECK_EQUAL(1, clients.connections_open.read());
+    shared.finish();
+    CHECK(run_until([&] { return clients.connections_open.read() == 0; }));
+    LONGS_EQUAL(1, shared.reset_count);
+    drain();
+  }
+
+  void an_end_waits_for_answers() {
+    serve();
+    const Fd client = connect();
+    say(client, "later\nbye\n");
+    CHECK(run_until([&] { return shared.waiting.size() == 1; }));
+    shared.finish();
+    STRCMP_EQUAL("later\nbye\n", hear(client, 1 << 20).c_str());
+    shutdown(client.number(), SHUT_WR);
+    CHECK(run_until([&] { return clients.connections_open.read() == 0; }));
+    drain();
+  }
+
+  void a_drain_waits_for_answers() {
+    serve();
+    const Fd client = connect();
+    say(client, "later\n");
+    CHECK(run_until([&] { return shared.waiting.size() == 1; }));
+    uint32_t rounds = 0;
+    std::string heard;
+    drain([&] {
+      if (++rounds == 100) {
+        CHECK_FALSE(server->is_drained());
+        shared.finish();
+      }
+      char buffer[64];
+      const ssize_t got = recv(client.number(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (got > 0) heard.append(buffer, static_cast<size_t>(got));
+      return got == 0;
+    });
+    STRCMP_EQUAL("later\n", heard.c_str());
+  }
+
   void drain_of_nothing() {
     serve();
     CHECK_FALSE(server->is_drained());
@@ -302,3 +394,10 @@ BP_BOTH_BACKENDS(StreamServer, AConnectionEndsWithItsPeer, ends_with_its_peer())
 BP_BOTH_BACKENDS(StreamServer, WhatWasLentComesBackFromAPeerThatVanishes, peer_vanishes())
 BP_BOTH_BACKENDS(StreamServer, DrainingAnswersWhatHasCome, drain_answers_what_has_come())
 BP_BOTH_BACKENDS(StreamServer, DrainsWithoutConnections, drain_of_nothing())
+BP_BOTH_BACKENDS(StreamServer, AnswersLater, answers_later())
+BP_BOTH_BACKENDS(StreamServer, AnswersLaterToAPeerThatHasClosedItsSide,
+                 answers_later_to_a_peer_that_has_closed_its_side())
+BP_BOTH_BACKENDS(StreamServer, KeepsTheConnectionOfAPeerThatVanishes,
+                 keeps_the_connection_of_a_peer_that_vanishes())
+BP_BOTH_BACKENDS(StreamServer, AnEndWaitsForAnswers, an_end_waits_for_answers())
+BP_BOTH_BACKENDS(StreamServer, ADrainWaitsForAnswers, a_drain_waits_for_answers())

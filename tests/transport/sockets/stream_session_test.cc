@@ -29,22 +29,22 @@ class Lines final : public StreamSession {
   Histogram times;
 
  private:
-  bool work(uint64_t) noexcept override {
+  StreamStep work(uint64_t) noexcept override {
     ++step_count;
     if (is_filling_) {
       is_filling_ = false;
       say("filled\n");
-      return true;
+      return StreamStep::kTaken;
     }
     const std::string line(arrived_line());
     if (line.empty()) {
       if (is_input_full()) end();
-      return false;
+      return StreamStep::kStarved;
     }
     const size_t bytes = line.size() > 5 ? std::strtoull(line.c_str() + 5, nullptr, 10) : 0;
     if (line.starts_with("wait ") && arrived().size() < bytes) {
       want(bytes);
-      return false;
+      return StreamStep::kStarved;
     }
     take(line.size());
     if (line.starts_with("fill ")) {
@@ -63,7 +63,7 @@ class Lines final : public StreamSession {
       say(line);
     }
     answered(times, 1);
-    return true;
+    return StreamStep::kTaken;
   }
   void released(void* loan) noexcept override { back.push_back(loan); }
   void left() noexcept override {
