@@ -51,8 +51,8 @@ void JoinAcceptor::pause() noexcept {
 
 void JoinAcceptor::resume_if_due(uint64_t now_ns) noexcept {
   if (!is_paused() || now_ns < resume_ns_) return;
-  resume_ns_ = 0;
-  begin();
+  // A kernel that lacks memory refuses the watch: another pause.
+  resume_ns_ = begin() ? 0 : now_ns + kPauseNs;
 }
 
 }  // namespace bedplate
