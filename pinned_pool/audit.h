@@ -1,10 +1,10 @@
 // The audit: compares the kernel's mappings with the pool map.
 //
-// It reads /proc/<pid>/smaps, so it proves rather than assumes, can run at any time, and works from
-// another process (`bedplate stats`). It finds each hole, each foreign mapping (in a gap, or in
-// place of a segment's own memfd), wrong rights, a wrong page size and a lost lock, and names the
-// owner. It does not look at the physical pages, and does not tell one private mapping from
-// another.
+// It reads /proc/<pid>/smaps, so it can run at any time, and from another process (`bedplate
+// stats`). It finds each hole, each foreign mapping (in a gap, or in place of a segment's own
+// memfd), a wrong file offset, wrong rights, a wrong page size and a lost lock. It names the owner
+// of the segment; for a mapping in a gap, the owner of the segment before it. It does not look at
+// the physical pages, and does not tell one private mapping from another.
 #pragma once
 
 #include <sys/types.h>
@@ -17,16 +17,18 @@ namespace bedplate {
 struct AuditReport {
   bool ok = false;
   uint32_t finding_count = 0;
-  char text[1024] = {};  // "ok", or the findings with their owners, separated by "; "; if there is
-                         // no more room, "; and N more" at the end
+  // "ok", or the findings with their owners, separated by "; ". It ends with "; and N more" if some
+  // findings do not fit.
+  char text[1024] = {};
 };
 
 // Compares the maps of process `pid` (0: this one) with `map`.
-// Errors: the maps cannot be read (no such process, no right to).
+// Errors: the maps cannot be read (no such process, or no right to read them).
 // Threads: any, several at once. Allocates nothing.
 Result<AuditReport> audit_maps(const PoolMap& map, pid_t pid) noexcept;
 
-// Compares the text of an smaps file, fed line by line.
+// Compares an smaps file with `map`, which outlives this object. Call line() for each line, then
+// finish() once.
 class Auditor {
  public:
   explicit Auditor(const PoolMap& map) noexcept : map_(map) {}

@@ -11,8 +11,8 @@
 
 #include "pinned_pool/pinned_pool.h"
 
-// The size of segment 0, and of its pages. Weak: a program overrides one by defining it, extern
-// "C".
+// The size of segment 0, and of each of its pages, in bytes. Weak symbols: a program overrides one
+// with its own extern "C" definition.
 extern "C" const uint64_t bedplate_boot_bytes;
 extern "C" const uint64_t bedplate_boot_page_bytes;
 
@@ -23,16 +23,17 @@ inline constexpr uint64_t kBootBytesMin = 8 * kMiB;
 // Half of the smallest range that a pool has: the rest is for later segments.
 inline constexpr uint64_t kBootBytesMax = 128 * kGiB;
 static_assert(kBootBytesMax <= kPoolSpanBytes / 2);
-// Its size is rounded up to a multiple of this, and of its pages.
+// The size of segment 0 is rounded up to a multiple of this, and of its page size.
 inline constexpr uint64_t kBootBytesGranularity = 4 * kMiB;
 
-// The pages and the size that segment 0 has or would have.
+// The page size of segment 0, and its size in bytes; it need not exist yet. An invalid setting ends
+// the process with a message.
 PageSize boot_page() noexcept;
 uint64_t boot_segment_bytes() noexcept;
 
 // Creates segment 0 if it does not exist yet. Ends the process with a message if the system has no
-// memory for it (no free hugepages, say) or a setting is no size: before main no caller can handle
-// an error.
+// memory for it (no free hugepages, say), a setting is invalid, or a sanitizer uses the pool's
+// addresses: before main no caller can handle an error.
 // Threads: the first call comes before other threads exist.
 Segment& boot_segment() noexcept;
 

@@ -1,9 +1,10 @@
 // The pool's range of addresses: fixed at compile time, the same in every process that joins.
 //
 // The range is cut into regions of 1 GiB of address space. A segment begins at a region's start
-// and takes as many regions as it needs. A region is what a device registers (io_uring takes at
-// most 1 GiB for a buffer), so "which key" is a shift and a table load (transport/registration.h);
-// "which segment" is a comparison with each of the few segments (PinnedPool::segment_of).
+// and takes as many regions as it needs. A region is the most that io_uring takes for a buffer.
+// Since segments begin at regions, a shift and a table load find a device's key for a pointer
+// (transport/registration.h). A comparison with each of the few segments finds the segment of a
+// pointer (PinnedPool::segment_of).
 // Address space is cheap: a process has 128 TiB of it, and an unused region has no pages.
 #pragma once
 

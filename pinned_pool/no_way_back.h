@@ -39,15 +39,18 @@ enum class WayBackState {
   kStoppedInLibc,  // refused through libc, not as a raw system call
   kOpen,
 };
+// `stoppers`: those in force; kKernelStops always is.
 WayBackState state_of(const WayBack& way_back, uint32_t stoppers) noexcept;
 
 // Writes the names of all ways back in `state`, separated by commas, into `text`: always
-// terminated, truncated if too long. Returns their number.
+// terminated, truncated if too long. Returns their number, truncated or not. `stoppers`: those in
+// force. Requires: text_bytes > 0.
 uint32_t list_ways_back(uint32_t stoppers, WayBackState state, char* text,
                         size_t text_bytes) noexcept;
 
 // Seals the memfd `fd` against every further writable mapping and against holes. From then on all
-// processes, this one included, can only map it read-only. Returns 0 or an errno value.
+// processes, this one included, can only map it read-only. Present mappings stay writable. Returns
+// 0 or an errno value.
 int seal_against_writers(int fd) noexcept;
 
 // Seals the memfd `fd` against further seals: otherwise a process that may write it could set a
@@ -62,8 +65,8 @@ int seal_mapping(void* address, uint64_t bytes) noexcept;
 // its pages and without seccomp. Creates a scratch memfd for a moment. For `doctor`.
 uint32_t available_stoppers() noexcept;
 
-// Whether munmap of the sealed process pool is refused. Tries it on segment 0, unless the table
-// says that nothing would stop it.
+// Whether munmap of the process pool is refused; false if the pool is not sealed. Tries it on
+// segment 0, unless the table says that nothing would stop it.
 bool munmap_is_refused() noexcept;
 
 // Whether the program's calls of munmap and the like go through the runtime.

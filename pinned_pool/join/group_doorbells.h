@@ -1,7 +1,8 @@
 // Rings the doorbells of a group after its members table has changed.
 //
-// A death rings at once. New members and freed parts ring within kRingWithinNs, so that a thousand
-// processes that join together do not wake one another a million times.
+// A death or a leave rings at once. Other changes (a new member, a freed part) wait: they ring
+// together, kRingWithinNs after the first of them. So a thousand processes that join together do
+// not wake one another a million times.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ class GroupDoorbells {
   GroupDoorbells(JoinRoster& roster, const ThreadOwner& control)
       : roster_(roster), control_(control), due_ns_(roster.group_count()) {}
 
-  // Records a change of the group's table: rings at the next ring_due() if urgent, else within
-  // kRingWithinNs.
+  // Records a change of the group's table. An urgent change rings at the next ring_due(), another
+  // one at the first ring_due() after kRingWithinNs.
   void changed(uint32_t group, bool is_urgent) noexcept;
   // Rings for the groups that are due.
   void ring_due() noexcept;

@@ -1,5 +1,5 @@
-// The owner's listening socket for joining processes. While no descriptor is free for another
-// connection, the acceptor pauses, and connections wait in the socket.
+// The owner's listening socket for joining processes. If no descriptor or memory is free for a
+// connection, its user pauses the acceptor for 100 ms; connections then wait in the socket.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,22 @@
 
 namespace bedplate {
 
-// Threads: the control thread's. open() and begin(): any. listener(): any while no thread accepts.
+// Threads: the control thread's. open() and begin(): any, before this thread accepts. listener():
+// any; only while no thread accepts may the caller close it.
 class JoinAcceptor {
  public:
   enum class Outcome : uint8_t {
     kAccepted,
     kWentAway,     // this connection is gone already; there may be others
     kNone,         // no connection waits
-    kNoDescriptor  // a connection waits, but no descriptor is free: pause()
+    kNoDescriptor  // a connection waits, but no descriptor or memory is free: pause()
   };
 
   // `watch` outlives this object.
   explicit JoinAcceptor(JoinWatch& watch) noexcept : watch_(watch) {}
 
-  // Takes over `listener`; nullptr: listens at `path` itself. Errors: listen_for_joiners()'s.
+  // Takes over `listener`, and listens again as the present user; nullptr: opens a socket at
+  // `path`. Errors: listen(2)'s or listen_for_joiners()'s.
   Result<void> open(JoinListener* listener, const std::string& path) noexcept;
   // From now on new connections raise events with JoinWatch::kListenerMark. Returns false with
   // errno set.
@@ -34,11 +36,12 @@ class JoinAcceptor {
   // Accepts a connection into `socket`; otherwise sets errno.
   Outcome accept(Fd* socket) noexcept;
 
-  // Stops watching the socket for a while, because it stays readable.
+  // Stops watching the socket for 100 ms: it stays readable, and would end each wait at once.
   void pause() noexcept;
   bool is_paused() const noexcept { return resume_ns_ != 0; }
   // The time when the pause ends; UINT64_MAX: there is none.
   uint64_t due_ns() const noexcept { return is_paused() ? resume_ns_ : UINT64_MAX; }
+  // Watches the socket again if the pause is over. `now_ns`: the time of monotonic_ns().
   void resume_if_due(uint64_t now_ns) noexcept;
 
   Fd& listener() noexcept { return listener_; }

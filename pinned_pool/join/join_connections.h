@@ -67,11 +67,11 @@ class JoinConnections {
   std::span<const JoinConnection> all() const noexcept { return connections_; }
 
   // Begins a silent connection. Returns nullptr if the system does not name its process, or cannot
-  // watch its socket; the socket is then closed.
+  // watch its socket; the socket is then closed. Requires: silent_count() <= kSilentCountMax.
   JoinConnection* begin(Fd&& socket, uint64_t deadline_ns) noexcept;
   // Frees the slot of a connection. Requires: it is silent; or it is in kGone, and quiet.
   void forget(JoinConnection& connection) noexcept;
-  // Closes all descriptors, at the end.
+  // Closes all descriptors, at the end: the invariants do not hold afterwards.
   void close_all() noexcept;
 
   // Watches a descriptor of the connection: for packets, the process's end, or the pipe's hang-up.
@@ -91,9 +91,10 @@ class JoinConnections {
   JoinConnection* oldest_silent() noexcept;
   // The deadline of the oldest silent connection; UINT64_MAX: there is none.
   uint64_t silent_due_ns() const noexcept;
-  // Chooses the silent connection to drop if there are too many, and counts those of its user: the
-  // oldest connection of the user with most, so that no user can push out another's; if no user has
-  // two, the newest. Requires: there is one.
+  // Chooses the silent connection to drop if there are too many: the oldest connection of the user
+  // with most, so that no user can push out another's; if no user has two, the newest connection.
+  // `its_user_has`: gets the number of silent connections of that user. Requires: there is a silent
+  // connection.
   JoinConnection& choose_to_drop(ptrdiff_t* its_user_has) noexcept;
   // The connection is silent no more. The caller sets its phase.
   void end_silence(const JoinConnection& connection) noexcept;

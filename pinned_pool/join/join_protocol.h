@@ -1,11 +1,11 @@
 // The protocol between a process that joins and the owner of the pool.
 //
 // Each side sends one packet over a Unix socket (SOCK_SEQPACKET), the owner with descriptors
-// (SCM_RIGHTS); then the joiner reports that all is mapped. All integers have the machine's byte
-// order: both sides run on it. Neither side trusts the other: each packet is checked here before
-// its use. The byte tables: docs/join.md. The owner's side: join_server.h; the joiner's:
-// joined_pool.h. All functions: any thread; nothing is allocated. Programs need none of them:
-// JoinedPool calls them.
+// (SCM_RIGHTS). Then the joiner reports that all is mapped, and the owner answers that the joiner
+// is alive. All integers have the machine's byte order: both sides run on it. Neither side trusts
+// the other: these functions check each packet before its use. docs/join.md has the byte tables,
+// join_server.h has the owner's side, joined_pool.h has the joiner's side. Programs need none of
+// these functions: JoinedPool calls them. Threads: any. The functions allocate nothing.
 #pragma once
 
 #include <cstddef>
@@ -101,7 +101,7 @@ struct Accepted {
   Head head = {.kind = PacketKind::kAccepted};
   PoolId pool_id;
   OwnerName group;
-  uint64_t members_address = 0;  // of the members table, within its segment
+  uint64_t members_address = 0;  // of the members table, which lies in the kMembers segment
   uint32_t member_count = 0;
   uint32_t segment_count = 0;
   uint32_t layout_bytes = 0;
@@ -121,8 +121,8 @@ static_assert(offsetof(Accepted, members) == 504);
 static_assert(offsetof(Accepted, segments) == 1528);
 static_assert(std::is_trivially_copyable_v<Accepted>);
 
-// Checks the first `bytes` of a packet against the expected `kind` and size. Errors: the answer and
-// its cure; the caller adds the rest.
+// Checks the head of a packet of `bytes`, and its expected `kind` and size. Errors: the answer and
+// its cure; the caller adds `doing`. The same is true of the next two functions.
 Result<void> check_head(const void* packet, size_t bytes, PacketKind kind, size_t bytes_min,
                         size_t bytes_max) noexcept;
 // Checks a request. `pool_base`: the base of the owner's pool.
@@ -137,18 +137,20 @@ Explained explain(PacketKind kind, const Error& error) noexcept;
 // The error that a packet carries. Every text is terminated, without control characters.
 Error told(const Explained& explained) noexcept;
 
-// Sends one packet with `descriptors`, which stay the caller's. Waits for space if `socket` blocks.
-// Returns 0 or an errno value. Raises no signal.
+// Sends one packet with `descriptors`, which stay the caller's: kDescriptorCountMax at most. Waits
+// for space if `socket` blocks. Returns 0 or an errno value. Raises no signal.
 int send_packet(int socket, const void* packet, size_t bytes,
                 std::span<const int> descriptors = {}) noexcept;
 
-// Whether the next packet, which stays in the socket, carries descriptors. Before Linux 6.16 a
-// thread that receives such a packet, or closes its socket, may have to close the files in it.
+// Whether the next packet, which stays in the socket, carries descriptors; false if there is no
+// packet. Does not wait. Before Linux 6.16 a thread that receives such a packet, or closes its
+// socket, may have to close the files in it.
 bool brings_descriptors(int socket) noexcept;
 
 // Receives one packet. Returns its true length, which may be more than `capacity` (the packet was
-// truncated), 0 at the end, or -errno. Its descriptors are counted and kept as far as they fit into
-// `descriptors`; the others are closed.
+// truncated); 0 at the end, or for an empty packet; or -errno. Fills `descriptors` as far as the
+// packet's descriptors fit, and counts these in `descriptor_count`; closes the others. An error
+// leaves the count as it was. Requires: capacity > 0.
 int64_t receive_packet(int socket, void* packet, size_t capacity, int flags = 0,
                        std::span<Fd> descriptors = {},
                        uint32_t* descriptor_count = nullptr) noexcept;

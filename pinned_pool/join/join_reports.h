@@ -1,10 +1,11 @@
-// Reports the joins, leaves and deaths of processes: as a JoinEvent to the server's owner, which
-// decides what to do, and in the log, within limits.
+// Reports the joins, leaves and deaths of processes. The server's owner gets each as a JoinEvent,
+// and decides what to do; the log gets the errors, within limits.
 //
-// Messages that other processes cause are limited in each period of ten seconds: kLinesOfStrangers
-// for connections of unknown processes, or of users that may not use the name; for each
-// `[[process]]` kLinesOfGrant, and kLinesOfProcess for each process that it may have at once.
-// Further messages are counted, and the count is logged.
+// Each source of events has a limit of messages in each period (log_period_ns, ten seconds by
+// default). Unknown processes, and users that may not use the name, have kLinesOfStrangers
+// together. Each `[[process]]` has kLinesOfGrant, and kLinesOfProcess more for each process that it
+// may have at once. Each event counts as a message, also without an error. Messages beyond the
+// limit are counted, and the count is logged.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ struct JoinEvent {
   enum class Kind : uint8_t {
     kJoined,   // alive
     kRefused,  // no part was given
-    kFailed,   // it got its part and could not use it, or was not ready in time
+    kFailed,   // it was admitted, but could not use its part or was not ready in time
     kLeft,     // it sent kLeave; dead in the table
     kDied,     // it ended, hung up, or was cut off; dead in the table
     kQuiet,
@@ -34,8 +35,9 @@ struct JoinEvent {
   Kind kind = Kind::kJoined;
   MemberName process;  // empty: it gave no name
   pid_t pid = 0;
+  // All three are 0 for kRefused.
   uint32_t group = 0;
-  uint32_t member = 0;  // its first one; both are 0 for kRefused
+  uint32_t member = 0;  // its first member
   uint32_t member_count = 0;
   bool is_trusted = false;    // false for kRefused
   Error error = {};           // why, for kRefused, kFailed and kDied
@@ -57,14 +59,15 @@ class JoinReports {
   JoinReports(const JoinRoster& roster, const ThreadOwner& control, OnEvent on_event,
               uint64_t log_period_ns);
 
+  // Logs `error`, unless it is empty or over the limit, and calls `on_event` in any case.
   void tell(const JoinConnection& connection, JoinEvent::Kind kind,
             const Error& error = {}) noexcept;
   // Logs an error that does not concern a known process.
   void log_of_strangers(const Error& error) noexcept;
 
-  // Logs the count of suppressed messages for periods that are over. Call it at due_ns();
-  // UINT64_MAX: none were suppressed.
+  // Logs the count of suppressed messages for periods that are over. Call it at due_ns().
   void lift_limits() noexcept;
+  // The time of the next lift_limits(); UINT64_MAX: no message is suppressed.
   uint64_t due_ns() const noexcept;
 
  private:

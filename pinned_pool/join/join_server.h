@@ -1,20 +1,21 @@
 // The owner's side of join and leave: a socket, and one thread that hands out parts of the pool,
 // notices deaths, and takes the parts back.
 //
-// This is the control thread: the only writer of the members tables once it runs; its life is the
-// owner's life in them. It works in turns:
+// The thread is the control thread: once it runs, it is the only writer of the members tables. Its
+// life is the owner's life in them. It works in turns:
 //
 //   wait for events (JoinWatch); stop if told to
 //   handle all events of processes with a part, at most three of each (JoinProcesses)
 //   ring for deaths (GroupDoorbells)
 //   serve a few connections without a part, and accept new ones (JoinStrangers)
-//   check the deadlines, wipe one chunk of one heap
+//   log counts of suppressed messages, check the deadlines
+//   release quiet parts, for some 2 ms (PartReleases)
 //   ring for other changes that are due
 //
 // So connections, in any number, delay the news of a death by at most one turn.
 //
-// It does not decide what happens after a failed join: it reports a JoinEvent (JoinReports), and
-// its owner decides.
+// The server does not decide what happens after a failed join: it reports a JoinEvent
+// (JoinReports), and its owner decides.
 #pragma once
 
 #include <atomic>
@@ -51,7 +52,7 @@ struct JoinServerOptions {
   std::vector<ProcessGrant> grants;
   // Called on the control thread. May be empty.
   std::function<void(const JoinEvent&)> on_event = {};
-  uint64_t request_timeout_ns = 2 * kNsPerSecond;  // from the connection to its request
+  uint64_t request_timeout_ns = 2 * kNsPerSecond;  // from accept() to the request
   uint64_t ready_timeout_ns = 10 * kNsPerSecond;   // from the hand-over to kReady
   uint64_t log_period_ns = LogLimit::kPeriodNs;
 };
@@ -60,7 +61,8 @@ class JoinServer {
  public:
   // Opens the socket and allocates for all processes that may join; does not serve yet. Replaces a
   // socket that a dead owner left, but not a socket that a process serves.
-  // Requires: the groups' tables and segments exist, in a pool that is not sealed yet.
+  // Requires: the groups' tables and segments exist, in a pool that is not sealed yet. Ownership:
+  // pool, groups' and grants' pointers and spans outlive the server.
   // Errors: an invalid plan, a socket that cannot be made, too few open files.
   static Result<std::unique_ptr<JoinServer>> create(JoinServerOptions options);
 
@@ -73,8 +75,8 @@ class JoinServer {
   uint32_t add_own_member(uint32_t group, const MemberName& name) noexcept;
 
   // Starts the control thread: when this returns, the tables show the owner as alive. Called once,
-  // before the pool's seal, because of the stack.
-  // Errors: no thread; OwnerLife::hold.
+  // before the pool's seal, because it takes two threads' stacks.
+  // Errors: no descriptors; no thread, or no memory for its stack; OwnerLife::hold()'s.
   Result<void> start() noexcept;
 
   // Lets processes join; earlier connections have waited since create(). Requires: start().
@@ -92,12 +94,12 @@ class JoinServer {
     return descriptor_count_max(process_count) + kOthers;
   }
 
-  // Ends the server: removes the socket; every joined process sees that the owner is gone.
-  // Threads: not the control thread.
+  // Ends the server: removes the socket, and waits for the control thread. Every joined process
+  // then sees that the owner is gone. The destructor calls it. Threads: not the control thread.
   void stop() noexcept;
 
   // Whether the invariants of the connections and the processes hold. Cost: a look at each
-  // connection. Threads: the control thread, or any before start().
+  // connection and each instance. Threads: the control thread, or any before start().
   bool is_valid() const noexcept;
 
  private:

@@ -1,8 +1,8 @@
 // New connections: from accept() until their process gets a part, or is refused.
 //
 // Anybody can connect, as often as the system permits. A connection that sends nothing or garbage
-// costs a bounded time and nothing else: all work here has a budget for each turn (JoinServer), and
-// silent connections are divided among users (JoinConnections).
+// costs a bounded time, and a slot until its deadline. All work here has a budget for each turn
+// (JoinServer), and no user can push out another's silent connections (JoinConnections).
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ namespace bedplate {
 // Threads: the control thread's.
 class JoinStrangers {
  public:
-  // The most connections without a part, and the most new ones, that one turn serves.
+  // The most connections that one turn serves: those without a part, and new ones, together.
   static constexpr uint32_t kPerTurn = 16;
 
   struct Options {
     const PinnedPool* pool = nullptr;
-    uint64_t request_timeout_ns = 0;  // from the connection to its request
+    uint64_t request_timeout_ns = 0;  // from accept() to the request
   };
 
   // All arguments outlive this. A stranger that gets a part belongs to `processes` from then on.
@@ -47,7 +47,7 @@ class JoinStrangers {
 
   // Serves the strangers among a turn's events, and accepts new ones.
   void serve(std::span<const epoll_event> events) noexcept;
-  // Drops silent connections past their deadline; ends a pause of the acceptor.
+  // Drops silent connections past their deadline; ends a pause of the acceptor that is over.
   void check_deadlines() noexcept;
   // The time of the next check_deadlines(); UINT64_MAX: none is needed.
   uint64_t due_ns() const noexcept;

@@ -14,14 +14,15 @@
 
 namespace bedplate {
 
-// Threads: the control thread's, but for open(), stop(), and the first add() of a listener.
+// Threads: the control thread's. open(), stop(), and the first add() of a listener: any.
 class JoinWatch {
  public:
   // The data of events that belong to no connection.
   static constexpr uint64_t kStopMark = UINT64_MAX;
   static constexpr uint64_t kListenerMark = UINT64_MAX - 1;
 
-  // `event_count`: the most events that one wait() can return, besides these two. It allocates.
+  // Allocates for `event_count` events, and for the stop event and the listener's: the most that
+  // one wait() can return.
   // Errors: the system's.
   Result<void> open(size_t event_count);
   // From now on wait() returns an event with kStopMark.
@@ -32,7 +33,8 @@ class JoinWatch {
   // Call it before the file is closed: a copy in a forked child would keep the file in the epoll.
   void remove(const Fd& fd) noexcept;
 
-  // Waits for events; -1: without a timeout. They are valid until the next call.
+  // Waits for events; -1: without a timeout. The events are valid until the next call. There are
+  // none after the timeout or a signal.
   std::span<const epoll_event> wait(int timeout_ms) noexcept;
 
  private:

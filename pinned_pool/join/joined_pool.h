@@ -2,8 +2,8 @@
 //
 // A process joins at most once, before its other threads and its rings exist. The pool is never
 // unmapped: to join again after leave(), or after the owner is gone, a process restarts. So a
-// pointer into a joined pool never dangles, and no process comes back to an old pool. It sends no
-// messages to other members; the transport does.
+// pointer into a joined pool never dangles, and no process comes back to an old pool. JoinedPool
+// sends no messages to other members; the transport does.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,8 @@ struct JoinOptions {  // join() keeps no pointer to its texts
   const char* socket_path = "";
   const char* process = "";   // its name in the owner's configuration; 31 bytes at most
   uint32_t member_count = 1;  // 1 to join::kMemberCountMax
-  // The time limit for the owner to appear, to answer, and to have a free place.
+  // The time limit for the owner to appear, to answer, and to have a free place. If the owner
+  // accepts late, and then does not answer, the error comes after about twice this time.
   uint64_t timeout_ns = 5 * kNsPerSecond;
   std::optional<uid_t> owner_uid = {};  // the required user of the owner; nothing: any
   PinnedPool* pool = &process_pool();
@@ -38,29 +39,31 @@ struct JoinOptions {  // join() keeps no pointer to its texts
 };
 
 // Threads: one at a time, except for functions that say any.
-// Ownership: returned data lie in this object or in the pool's mappings; it does not own these, and
-// they outlive it.
+// Ownership: returned data lie in this object or in the pool's mappings. The mappings outlive this
+// object. Its destructor closes the connection: without leave(), the owner then declares this
+// process dead.
 //
 // Invariants, which is_valid() checks from join() on: 1. The table belongs to the joined pool. 2.
-// It has 1 to join::kMemberCountMax members, all of them in the table. 3. The FIFOs, and its heap
-// if it has one, are segments that another process made and that this process may write. 4. The
-// owner's layout and terms fit their arrays.
+// This process has 1 to join::kMemberCountMax members, all of them in the table. 3. The FIFOs, and
+// its heap if it has one, are segments that another process made and that this process may write.
+// 4. The owner's layout and terms fit their arrays.
 class JoinedPool {
  public:
   // Asks, maps and checks, and takes all segments into options.pool. Other members see its members
-  // as joining until ready() is called. Allocates nothing. If no place is free it tries again until
-  // its timeout, whether the places' processes live or are not forgotten yet. A permanent cause (an
-  // unknown name, the wrong user) is an error at once.
+  // as joining until ready() is called. Allocates nothing. If no place is free, it tries again
+  // until its timeout. A place is not free while its process lives, or is dead and not forgotten
+  // yet. A permanent cause (an unknown name, the wrong user) is an error at once.
   // Requires: options.pool is not sealed. Threads: before others run.
-  // Errors (kSystem): the owner's reason; or a fault in its packets, which the owner is told, too.
-  // After an error with segments mapped this process cannot try again; before, it can.
+  // Errors: a socket path of the wrong length (kConfiguration). The others are kSystem: the owner's
+  // reason; or a fault in the owner's packets, which this function also reports to the owner. Once
+  // it has begun to map segments, this process cannot try again after an error; before, it can.
   // Cost: 6 system calls and 5 for each segment; 14 of the owner's.
   static Result<JoinedPool> join(const JoinOptions& options) noexcept;
 
   JoinedPool(JoinedPool&&) noexcept = default;
 
-  // Makes its members alive to the other members: they are when this returns. Waits for the owner
-  // for 10 s at most.
+  // Makes its members alive: the other members see them as alive when this returns. Waits for the
+  // owner for some 10 s at most.
   // Errors (kSystem): the owner is gone, hangs, or has cut this process off (after its timeout,
   // say).
   Result<void> ready() noexcept;
@@ -69,10 +72,11 @@ class JoinedPool {
   // `error`.
   void fail(const Error& error) noexcept;
 
-  // Leaves the pool: its members are dead to the other members at once. The mappings stay, but the
-  // process must not use them any more; it closes its rings before this call. Its place becomes
-  // free after the process has ended. An end without leave() is a death: it has the same effect,
-  // and the owner logs a message.
+  // Leaves the pool: the other members see its members as dead once the owner has read the message.
+  // Does not wait for that. The mappings stay, but the process must not use them any more; it
+  // closes its rings before this call. Its place becomes free after the process has ended. An end
+  // without leave() is a death: it has the same effect, and the owner logs a message. Requires:
+  // ready() has succeeded; the owner takes an earlier leave() for an invalid message.
   void leave() noexcept;
 
   const PoolId& pool_id() const noexcept { return pool_id_; }
@@ -88,7 +92,8 @@ class JoinedPool {
 
   // Whether the owner died or stopped; once true, always. Threads: any. Cost: one relaxed load.
   bool is_owner_gone() const noexcept { return table_->is_owner_gone(); }
-  // Becomes readable when the owner is gone: for an event loop that sleeps. -1 after leave().
+  // Becomes readable when the owner is gone, or has cut this process off: for an event loop that
+  // sleeps. -1 after leave().
   // Ownership: this object's; do not read from it.
   int control_fd() const noexcept { return socket_.number(); }
 
@@ -115,9 +120,9 @@ class JoinedPool {
   std::byte terms_[join::kTermsBytesMax] = {};
 };
 
-// The write end of the process's quiet pipe; -1: it has not joined. Every ring registers it as a
-// file, because the kernel may tear rings down after their process. So the pipe hangs up at the
-// owner only when no ring of a dead process can write any more. Threads: any.
+// The write end of the process's quiet pipe; -1: it has not joined, or has left. Every ring
+// registers the pipe as a file, because the kernel may tear rings down after their process. So the
+// pipe hangs up at the owner only when no ring of a dead process can write any more. Threads: any.
 int quiet_fd() noexcept;
 
 }  // namespace bedplate

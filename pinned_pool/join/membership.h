@@ -3,9 +3,9 @@
 // It lies in a segment that only the owner of the pool writes (owner `members`); every joined
 // process maps it read-only. The owner's control thread changes an entry first and the epoch after
 // it. So a polling member compares one word in one line with its last value, and reads the entries
-// only if that has changed. The owner's own life is a word beside the epoch that the kernel clears
-// when the owner dies: noticing it takes no system call. join_roster.h describes how a process
-// comes into the table, docs/join.md the bytes.
+// only if that has changed. The owner's own life is a word beside the epoch. The kernel clears the
+// word when the owner dies: a member sees that without a system call. join_roster.h describes how a
+// process comes into the table, docs/join.md describes the bytes.
 //
 // The table also has the segments that the process of each member has mapped, and its rights to
 // them: a member's message about memory is valid only within these rights.
@@ -145,7 +145,7 @@ class MembersTable {
   }
   MemberName name(uint32_t member) const noexcept;
   // Whether the member's process, of the present generation, has the segment mapped; may_write():
-  // mapped writable.
+  // mapped writable. false for a segment number that is too large.
   bool may_read(uint32_t member, uint32_t segment) const noexcept {
     return has_bit(entry(member).readable, segment);
   }

@@ -40,7 +40,8 @@ class OwnerLife {
   // Makes the calling thread hold it, until that thread releases it or ends. A thread can hold many
   // lives.
   // Requires: no thread holds it; the memory stays mapped, writable, as long as it is held.
-  // Errors: the kernel takes no list (a seccomp profile forbids it); then no thread holds it.
+  // Errors: the kernel gives or takes no list (a seccomp profile forbids it); then no thread holds
+  // this life.
   Result<void> hold() noexcept;
   // Releases it. Requires: the calling thread holds it.
   void release() noexcept;

@@ -29,7 +29,7 @@ class PartReleases {
     return is_renewing_ ? 0 : due_ns_;
   }
 
-  // Continues, if it is due. Calls freed(connection) for each connection whose part is free;
+  // Continues the releases, if due. Calls freed(connection) for each connection whose part is free;
   // freed() may forget the connection. `connections`: all connections, always in the same order.
   template <typename Freed>
   void turn(JoinRoster& roster, std::span<JoinConnection> connections, Freed freed) noexcept {
@@ -60,14 +60,15 @@ class PartReleases {
   }
 
  private:
-  // The interval between two checks whether quiet members are forgotten.
+  // The interval to the next turn after a turn without progress: no part is forgotten yet, or pages
+  // are missing. It doubles each time, within these limits.
   static constexpr uint64_t kIntervalMinNs = kNsPerMs;
   static constexpr uint64_t kIntervalMaxNs = 64 * kNsPerMs;
-  // The most time that a turn spends on renewing parts.
+  // After this time a turn begins no further chunk.
   static constexpr uint64_t kTurnNs = 2 * kNsPerMs;
 
   uint32_t count_ = 0;        // parts to be released
-  bool is_renewing_ = false;  // the last turn renewed bytes: there may be more
+  bool is_renewing_ = false;  // the last turn made progress: there may be more to do
   uint32_t from_ = 0;         // the index of the connection to begin at
   uint64_t interval_ns_ = 0;
   uint64_t due_ns_ = 0;

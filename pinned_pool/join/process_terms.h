@@ -22,17 +22,18 @@ namespace bedplate {
 struct ProcessTerms {
   enum class Verbs : uint32_t {
     kNotPlanned = 0,  // its [[process]] has no verbs = true
-    kNoDevice = 1,    // it has, but the owner found no device, or requires none
-    kDevice = 2,      // it may open the owner's device and register memory it may write
+    kNoDevice = 1,    // it has verbs = true, but the owner found no device, or requires none
+    kDevice = 2,      // it may open the owner's device and register memory that it may write
   };
   // The other fields are valid with kDevice only.
   Verbs verbs = Verbs::kNotPlanned;
   uint8_t port = 0;  // of the device, from 1
   uint8_t reserved[3] = {};
-  char device[64] = {};  // its name by ibv_get_device_name(): 1 to 63 printable bytes, then a 0
+  // Its name by ibv_get_device_name(): 1 to 63 printable ASCII bytes without spaces, then a 0.
+  char device[64] = {};
 
   ProcessTerms() noexcept = default;  // nothing is granted
-  // Grants `its_port` of `its_device`. Requires: a name that fits `device`, a port from 1.
+  // Grants `its_port` of `its_device`. Requires: a name as described at `device`, a port from 1.
   ProcessTerms(const char* its_device, uint8_t its_port) noexcept;
 };
 // Passed between processes.
