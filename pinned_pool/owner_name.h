@@ -1,8 +1,8 @@
 // The name of an owner ("heap", "volume:ram0"): a short text that needs no allocation, because
 // owners exist before the heap and are shown after a crash.
 //
-// It is a value of 64 bytes without pointers: it may be copied with memcpy, and lies as it is in
-// the pool map and in packets to other processes. Always terminated. Threads: any, as any value.
+// It is a value of 64 bytes without pointers: memcpy may copy it, and the pool map and packets to
+// other processes contain it unchanged. It is always terminated. Threads: any, as any value.
 //
 // A name that is too long is truncated, not refused: names come from the configuration, which
 // refuses long ones when it reads them. Two names that differ only behind the cut are one owner

@@ -3,9 +3,9 @@
 // Each segment is a memfd, sealed against shrinking and growing, mapped at a fixed address; its
 // pages are taken and locked before any use. (The exception is the heap of a program that shares it
 // with no other process: private memory, which a fork copies; fork_rule.h.) Between reserve and
-// seal services carve their parts. After the seal the layout never changes, and all ways back
-// are stopped (no_way_back.h has the stoppers). No memory is given back before the process ends:
-// there is no function for it.
+// seal services carve their parts. After the seal the layout never changes, and the ways back are
+// stopped (no_way_back.h lists them with their stoppers; stoppers() says which are in force). No
+// memory is given back before the process ends: there is no function for it.
 //
 // The pool knows no device and no allocator; transport/registration and alloc/ stand on it.
 //
@@ -13,12 +13,12 @@
 // const functions.
 //
 // Invariants, which is_valid() checks before and after each change: 1. Each segment begins at a
-// region of the pool's range and has whole pages; no two share a region, and later segments lie
-// behind all of them. 2. Carves lie within their segment, in whole cache lines; a segment that
-// another process made is carved as a whole. 3. A segment of this pool's own has its index as its
-// number, and is writable. 4. Each segment with a file has the file's descriptor, above the
-// standard streams. 5. Only the pool's seal sets a write seal, and only on segments that take one.
-// 6. The segments of a sealed pool can neither shrink nor grow.
+// region of the pool's range and has whole pages; no two share a region, and the next segment that
+// this pool makes lies behind all of them. 2. Carves lie within their segment, in whole cache
+// lines; a segment that another process made is carved as a whole. 3. A segment of this pool's own
+// has its index as its number, and is writable. 4. Each segment with a file has the file's
+// descriptor, above the standard streams. 5. Only the pool's seal sets a write seal, and only on
+// segments that take one. 6. The segments of a sealed pool can neither shrink nor grow.
 #pragma once
 
 #include <atomic>
@@ -46,12 +46,15 @@ struct Segment {
   std::byte* address = nullptr;
   uint64_t bytes = 0;
   PageSize page = PageSize::k4KiB;
-  int memfd = -1;       // -1: it is private
-  uint64_t device = 0;  // identifies the memfd: another file may reuse its number
+  int memfd = -1;  // -1: it is private
+  // The memfd's st_dev and st_ino: after a close another file may get the descriptor's number.
+  uint64_t device = 0;
   uint64_t inode = 0;
   uint64_t carved_bytes = 0;  // from the front
   int node = kAnyNode;
-  int lock_errno = 0;       // why 4 KiB pages are not locked; 0: locked, or hugepages
+  // Why this process has not locked the 4 KiB pages; 0: they are locked, or are hugepages. EPERM
+  // for an adopted segment: its maker locks them.
+  int lock_errno = 0;
   bool is_writable = true;  // in this process; an owner may grant it read-only
   // Whether it is registered with devices: not if an untrusted process may write it at any time.
   bool is_for_devices = true;
@@ -92,19 +95,20 @@ class PinnedPool {
   // Creates one segment and takes its pages, from `node` only: it maps, binds and locks them, and
   // `thread_count` threads populate them in parallel (the kernel zeroes each page as it is taken).
   // With one thread nothing is allocated, so the first malloc of the process can call this.
-  // `progress` gets each chunk that was taken; may be nullptr.
+  // `progress` gets the bytes of each taken chunk, from the thread that took it; may be nullptr.
   // Requires: not sealed; `bytes` is a multiple of the page, not 0; has_room_for(bytes).
   // Threads: one at a time; others may look at the existing segments.
-  // Errors (kSystem): the system's, with the owner and the cure; then there is no such segment. A 4
-  // KiB segment that cannot be locked is no error here (Segment::lock_errno has the cause): the
-  // process may be a tool that never serves; preflight refuses it for programs that do.
+  // Errors (kSystem): the system's, with the owner and the cure, or a blocked stop signal is
+  // pending (stop_signals.h); then there is no such segment. Failure to lock 4 KiB pages is no
+  // error here (Segment::lock_errno has the cause): a tool never serves and may go on with unlocked
+  // pages. An appliance refuses to start with them.
   Result<Segment*> create_segment(const OwnerName& owner, uint64_t bytes, PageSize page,
                                   unsigned thread_count, int node = kAnyNode,
                                   Progress* progress = nullptr);
 
-  // The same for private memory: without a file, in pages of 4 KiB from any node, for which the
-  // kernel may use huge ones. It cannot be sealed, offered to others or registered: for the heap of
-  // a program that does none of these (fork_rule.h).
+  // The same for private memory: without a file, in pages of 4 KiB from any node; the kernel may
+  // use huge pages instead. A pool with such a segment cannot be sealed, offered to others or
+  // registered: it is the heap of a program that does none of these (fork_rule.h).
   Result<Segment*> create_private_segment(const OwnerName& owner, uint64_t bytes,
                                           unsigned thread_count);
 
@@ -112,8 +116,9 @@ class PinnedPool {
   // new pages are taken and locked as create_segment() does with one thread: nothing is allocated,
   // so a malloc that found no memory can call this.
   // Requires: not sealed; it is the only segment; whole pages. Threads: one, while no other looks.
-  // Returns false, with errno, and changes nothing, if the system or the address range has no more
-  // space.
+  // Returns false, with errno, if the system has no more memory, or if the segment would take more
+  // than half of the pool's range. Then the segment is as before, but its file may be longer and
+  // keep pages: a later call with fewer bytes fails with EPERM, since the file cannot shrink.
   bool grow_first_segment(uint64_t bytes) noexcept;
 
   // Maps a segment that another process made, at the address that it has there. `offered` is not
@@ -121,26 +126,28 @@ class PinnedPool {
   // other; the memfd must have the offered size, page and exactly the promised rights, and be
   // unable to shrink or grow. `memfd` stays open until the process ends. The maker has taken and
   // locked the pages; this touches none. Allocates nothing.
-  // Requires: not sealed. Errors (kSystem): the check that failed, or the system's.
+  // Requires: not sealed; no segment is private; `memfd` is above the standard streams.
+  // Errors (kSystem): the check that failed, or the system's; then `memfd` is closed.
   Result<Segment*> adopt_segment(const OfferedSegment& offered, Fd memfd) noexcept;
 
-  // Creates every segment of `plan` but the first, which exists since before main and cannot grow
-  // from here on. Long work reports its progress (platform/progress.h). Requires: not sealed;
-  // segment(0) is the only one, and as large as the plan's first.
+  // Creates every segment of `plan` but the first, which has existed since before main; it cannot
+  // grow after this call. Long work reports its progress (platform/progress.h). Requires: not
+  // sealed; segment(0) is the only one, and as large as the plan's first.
   // Errors: create_segment's, for the first segment that fails; earlier ones stay.
   Result<void> reserve(const PoolPlan& plan, unsigned thread_count);
 
   // Whether its segments are those of `plan`, in its order, and none has more carved than planned.
-  // Segment 0, which exists before the plan, is not compared.
+  // Nodes are not compared. Segment 0 exists before the plan: only its size is compared.
   bool is_as_planned(const PoolPlan& plan) const noexcept;
 
-  // Hands `bytes` of `segment` to `owner`, cache-line aligned, zeroed, until the process ends.
-  // Requires: not sealed; a multiple of the cache line; it fits, by the plan. A violation is a
-  // programming error.
+  // Hands `bytes` of `segment` to `owner`, cache-line aligned, zeroed, until the process ends. The
+  // pool does not record the owner. Requires: not sealed; the segment is this pool's own; `bytes`
+  // is a multiple of the cache line, and fits, by the plan. A violation is a programming error.
   std::span<std::byte> carve(Segment& segment, const OwnerName& owner, uint64_t bytes) noexcept;
 
-  // Changes the owner of the segments' files to `user`, so that a process that runs as this user
-  // can open them again, to hand them out. Requires: not sealed. Errors (kSystem): the system's.
+  // Changes the owner of the segments' files to `user` and `group`, so that a process that runs as
+  // this user can open them again, to hand them out. A segment without its file is left out.
+  // Requires: not sealed. Errors (kSystem): the system's; earlier files stay changed.
   Result<void> give_files(uid_t user, gid_t group) noexcept;
 
   // Fixes the layout, and asks the kernel to refuse all calls that could take memory away.
@@ -149,8 +156,8 @@ class PinnedPool {
 
   uintptr_t base() const noexcept { return base_; }
   bool is_sealed() const noexcept { return is_sealed_.load(std::memory_order_acquire); }
-  // The stoppers in force against the ways back (pinned_pool/no_way_back.h): bits of Stopper,
-  // complete once the pool is sealed.
+  // The stoppers in force against the ways back (pinned_pool/no_way_back.h): bits of Stopper. The
+  // seal adds those of the pool; callers of add_stoppers() may add others later.
   uint32_t stoppers() const noexcept { return stoppers_.load(std::memory_order_relaxed); }
   // Adds stoppers from outside the pool: a device that holds the pages, a filter.
   // Threads: any.

@@ -1,11 +1,11 @@
 // The plan: every byte of the pool with its owner, before anything is taken.
 //
-// A plan is made from the configuration, and, if that leaves the page open, from the free pages;
-// `bedplate plan` prints it. Boot takes exactly the planned memory: PinnedPool::reserve creates its
-// segments, and services get the carves they planned, by name. It is made before the seal, so it
-// may use the heap.
+// A plan is made from the configuration, and from the free pages if the configuration leaves the
+// page size open; `bedplate plan` prints the plan. Boot takes exactly the planned memory:
+// PinnedPool::reserve creates the planned segments, and services get the carves they planned, by
+// name. A plan is made before the seal, so it may use the heap.
 //
-// It takes nothing, and its only question to the system is free_1gib_pages(): the same input and
+// Planning takes no memory, and asks the system nothing but free_1gib_pages(): the same input and
 // answer make the same plan on any machine. Ownership: values, which point to nothing of the
 // caller's. Threads: one for each plan. Sizes are bytes; nodes are the kernel's numbers, or
 // kAnyNode.
@@ -43,8 +43,9 @@ struct SegmentPlan {
   uint64_t carved_bytes() const noexcept { return sum_of_carves(carves); }
 };
 
-// Invariants, which is_valid() checks: 1. The first two segments are segment 0, owner `boot`, and
-// the heap's. 2. Each has whole pages, and its carves, of whole cache lines, fit into it.
+// Invariants, which is_valid() checks: 1. The first segment's owner is `boot` (it is segment 0),
+// the second's is `heap`. 2. Each has whole pages, at least one, and its carves, of whole cache
+// lines, fit into it.
 struct PoolPlan {
   // In the order of creation, which is the order of their numbers.
   std::vector<SegmentPlan> segments;
@@ -58,7 +59,7 @@ struct PoolPlan {
   uint64_t bytes_with(PageSize page, int node = kAnyNode) const noexcept;
 };
 
-// The wanted page size of a segment: exactly this one, or the largest hugepage that fits.
+// The wanted page size of a segment: exactly this size, or the largest hugepage that fits.
 enum class PageWish { k4KiB, k2MiB, k1GiB, kLargest };
 
 // The smallest page that fulfils `wish`: 4 KiB only for k4KiB.
@@ -85,7 +86,7 @@ struct SegmentRequest {
 struct PoolBudget {
   uint64_t bytes = 0;               // the whole pool, segment 0 included
   PageSize unit = PageSize::k2MiB;  // the errors propose `bytes` as a multiple of this
-  uint64_t boot_bytes = 0;          // segment 0
+  uint64_t boot_bytes = 0;          // of segment 0, before it is rounded up to its page
   PageSize boot_page = PageSize::k4KiB;
   uint64_t heap_min_bytes = 0;
   Placement heap = {};
@@ -94,15 +95,16 @@ struct PoolBudget {
   std::function<uint64_t(int node)> free_1gib_pages = {};
 };
 
-// Gives each request a segment, rounded up to the page, in order; the rest is the heap, in whole
+// Gives each request a segment, rounded up to the page, in order; the heap gets the rest, in whole
 // pages. A rest smaller than a page is not taken, so total_bytes() may be that much less than the
 // budget. kLargest is 1 GiB if enough such pages are free on the node, rounding costs an eighth of
 // the segment at most, and everything else still fits; else 2 MiB. Requests choose in order, the
 // heap last.
-// Requires: carves as CarvePlan describes; the caller has rounded their sizes up.
+// Requires: each request has a carve; carves are as CarvePlan describes, so the caller has rounded
+// their sizes up.
 // Returns the plan: boot, heap, then the requests. It is_valid().
-// Errors (kConfiguration): the first owner that does not fit, the missing bytes, and a pool size
-// that suffices; more segments or address space than a pool has.
+// Errors (kConfiguration): an owner does not fit (the error names the first one, the missing bytes
+// and a pool size that suffices); or the plan needs more segments or address space than a pool has.
 Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
                                 const std::vector<SegmentRequest>& requests);
 

@@ -21,12 +21,13 @@ struct TakeAttempt {
 
 enum class TakeStep { kMakeFile, kSizeFile, kMap, kBind, kPopulate, kSealFile, kLookAtFile };
 
-// The error of `attempt`, whose `step` failed with `error_number`. Allocates nothing: segment 0 is
-// made inside the first malloc.
+// The error (kSystem) of `attempt`, whose `step` failed with `error_number`, an errno value;
+// ECANCELED means that a stop signal interrupted it. Allocates nothing: segment 0 is made inside
+// the first malloc.
 Error take_error(const TakeAttempt& attempt, TakeStep step, int error_number) noexcept;
 
-// The beginning of a cure for the limit of locked memory: how this process can exceed it. Static
-// text.
+// The beginning of a cure for the limit of locked memory: it says how this process can exceed the
+// limit, and ends with "or: ". Static text.
 const char* cure_for_lock_limit() noexcept;
 
 // Whether the kernel overcommits no memory (vm.overcommit_memory = 2).

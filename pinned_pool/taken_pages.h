@@ -15,23 +15,26 @@
 
 namespace bedplate {
 
-// Takes the missing pages of `memory`; its content stays. Returns 0 or an errno value.
+// Takes the missing pages of `memory`; its content stays. Returns 0 or an errno value. Requires:
+// `memory` begins at a page; a part of a page at its end is taken as a whole page.
 int take_pages(std::span<std::byte> memory) noexcept;
 
 // Whether pages of the segment were given back: its file has fewer pages than its length needs.
-// Cost: one system call. Threads: any; pages taken or given back meanwhile may count or not.
+// True also if fstat(2) fails. Requires: the segment is not private. Cost: one system
+// call. Threads: any; pages taken or given back meanwhile may count or not.
 bool has_holes(const Segment& segment) noexcept;
 
-// Zeroes memory, and takes its missing pages.
+// Zeroes memory, and takes its missing pages. Threads: any, after create().
 class PageWiper {
  public:
-  static constexpr uint64_t kPieceBytesMax = 8 * kMiB;  // some 2 ms; some 10 if all are missing
+  // zero() takes some 2 ms for so many bytes; some 10 ms if all pages are missing.
+  static constexpr uint64_t kPieceBytesMax = 8 * kMiB;
 
-  // Errors: the system's.
+  // Errors (kSystem): the system's. Requires: called once.
   Result<void> create() noexcept;
 
   // Returns how many bytes were zeroed, from the beginning on; if fewer than `memory` has, errno
-  // has the cause. Requires: create(); at most kPieceBytesMax.
+  // has the cause. Requires: create() has succeeded; `memory` has at most kPieceBytesMax.
   uint64_t zero(std::span<std::byte> memory) const noexcept;
 
  private:

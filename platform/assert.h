@@ -13,7 +13,8 @@
 
 namespace bedplate {
 
-// Prints `file:line: what` to standard error, without allocating, and aborts.
+// Logs `file`, `line` and `what` in one line (write_last_line in log.h), without allocating, and
+// aborts.
 [[noreturn]] void assertion_failed(const char* file, int line, const char* what) noexcept;
 
 }  // namespace bedplate
@@ -32,7 +33,8 @@ namespace bedplate {
 #endif
 #define BP_DCHECK_SLOW(condition) BP_DCHECK(condition)
 
-// Checks that `object` is valid here and at the end of the scope. Requires: it outlives the scope.
+// Checks that `object` is valid here and at the end of the scope; once in a scope. Requires: the
+// object outlives the scope.
 #if BP_DEBUG
 #define BP_KEEPS_VALID(object) \
   const ::bedplate::ValidAround bp_valid_around(object, __FILE__, __LINE__)

@@ -3,8 +3,9 @@
 
 namespace bedplate {
 
-// The build id in hexadecimal digits, as `readelf -n` shows it; "unknown" if the linker left none.
-// Threads: any. Fit for signal handlers.
+// The build id in hexadecimal digits, as `readelf -n` shows it, 64 digits at most; "unknown" if the
+// linker left none. Threads: any. Allocates nothing, but takes the loader's lock: for a signal
+// handler, call it before and keep the text.
 struct BuildId {
   char text[65] = "unknown";
 };

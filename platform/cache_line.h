@@ -5,13 +5,13 @@
 
 namespace bedplate {
 
-// The line of x86-64 and of most AArch64 processors. A constant of the ABI between processes that
-// share memory, so not std::hardware_destructive_interference_size, which may differ between
+// The line of x86-64 and of most AArch64 processors. It belongs to the ABI between processes that
+// share memory, so it is not std::hardware_destructive_interference_size, which may differ between
 // compilers.
 inline constexpr size_t kCacheLineBytes = 64;
 
 // Prefetches the line of `address` for writing: other caches give the line up now, not when the
-// store waits for it. No address faults.
+// store waits for it. Any address is allowed: a prefetch does not fault.
 inline void prefetch_for_write(const void* address) noexcept {
 #ifdef __x86_64__
   // Without -mprfchw the builtin becomes a plain prefetch. Processors without prefetchw execute it

@@ -1,19 +1,20 @@
 // The call stack of the caller, for messages about a defect of the program.
 //
-// Symbol names need tables that allocate and take time, so each call is logged as a file and an
+// A search for symbol names allocates and takes time, so each call is logged as a file and an
 // offset in it. `addr2line -Cfpe FILE OFFSET` turns these into function and line, also for position
 // independent and for static programs.
 #pragma once
 
 namespace bedplate {
 
-// Logs one line for each call, innermost first: "  called from FILE 0xOFFSET". Leaves out its own
-// call and `skipped` more. Threads: any. Allocates nothing after prepare_call_stack(); without it,
-// the first call in a static program sorts its table of frames on the heap.
+// Logs one line for each call, innermost first, 24 at most: "  called from FILE 0xOFFSET". The line
+// has the address alone if no file has it. Leaves out its own call and `skipped` more. Threads:
+// any. Allocates nothing after prepare_call_stack(); without it, the first call in a static program
+// sorts the program's table of frames on the heap.
 void log_call_stack(unsigned skipped) noexcept;
 
-// Must run before the first log_call_stack() in code that may not allocate, such as a signal
-// handler. Threads: any.
+// A program that calls log_call_stack() where it may not allocate, as in a signal handler, calls
+// this before. Threads: any.
 void prepare_call_stack() noexcept;
 
 }  // namespace bedplate

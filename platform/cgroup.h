@@ -1,8 +1,9 @@
 // Control groups: how much memory and how many hugepages they allow this process.
 //
 // Hugepages that are free in the system are of no use beyond the hugetlb limit of a container:
-// touching them fails, page by page. Both versions of the interface are read, and every group from
-// the process's own up to the topmost visible one, since each of them limits the process.
+// touching them fails, page by page. cgroup_limits() reads both versions of the interface, and
+// every group from the process's own up to the topmost visible one: each of them limits the
+// process.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,9 @@ struct CgroupLimit {
   uint64_t available_bytes = 0;  // not used yet, or used by caches that the kernel would drop
 };
 
-// All limits of `resource` on this process; empty without controllers or without /proc. `root` is a
-// prefix of /proc and /sys: "" is this machine.
+// All limits of `resource` on this process; empty without controllers or without /proc. A group
+// without a limit is left out; in the first version its limit is a huge number, and is included.
+// `root` is a prefix of /proc and /sys: "" is this machine.
 std::vector<CgroupLimit> cgroup_limits(CgroupResource resource, const std::string& root = "");
 
 }  // namespace bedplate

@@ -9,6 +9,7 @@
 
 namespace bedplate {
 
+// Nanoseconds of any clock of clock_gettime(2). Threads: any.
 inline uint64_t clock_ns(clockid_t clock) noexcept {
   timespec now;
   clock_gettime(clock, &now);
@@ -25,8 +26,8 @@ inline uint64_t thread_cpu_ns() noexcept { return clock_ns(CLOCK_THREAD_CPUTIME_
 // For times that are compared between boots, never for durations. Threads: any.
 inline uint64_t realtime_ns() noexcept { return clock_ns(CLOCK_REALTIME); }
 
-// Ticks of the core's own clock, a few hundred picoseconds each: for durations within one thread,
-// where clock_ns is too slow. Always 0 on processors without so fine a clock.
+// Ticks of the core's own clock (on x86-64 the TSC), a few hundred picoseconds each: for durations
+// within one thread, where clock_ns is too slow. Always 0 if kHasCpuTicks is false.
 #if defined(__x86_64__)
 inline constexpr bool kHasCpuTicks = true;
 inline uint64_t cpu_ticks() noexcept { return __builtin_ia32_rdtsc(); }

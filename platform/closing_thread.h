@@ -20,15 +20,18 @@ class ClosingThread {
   ClosingThread& operator=(const ClosingThread&) = delete;
   ~ClosingThread() { stop(); }
 
-  // Errors: no memory for its stack, no descriptors, or no thread. Before the seal.
+  // Errors (kSystem): no memory for its stack, no descriptors, or no thread. Requires: not started;
+  // the pool is not sealed.
   Result<void> start() noexcept;
 
-  // Takes `descriptor`; the thread closes it soon. Without start() the caller closes it at once.
-  // With start() it never waits. Threads: one at a time.
+  // Takes `descriptor`, and does not wait: the thread closes it soon. The caller itself closes it,
+  // and may wait, if the thread does not run or the pipe is full (it holds 16384 pending
+  // descriptors). Threads: one at a time.
   void close(Fd& descriptor) noexcept;
 
-  // Ends the thread. Descriptors that linger then get a moment; after that they stay open until the
-  // process ends.
+  // Ends the thread. Pending descriptors get a second; after that they stay open until the process
+  // ends. Does nothing without start(). Requires: the pipe has space for one more descriptor.
+  // Threads: as close().
   void stop() noexcept;
 
  private:

@@ -6,11 +6,11 @@
 
 namespace bedplate {
 
-// Plain loads and stores: no locked instruction, and no order with other memory. A zeroed Counter
-// is valid, so counters can lie in a mapped file.
+// It uses plain loads and stores: no locked instruction, and no order with other memory. A zeroed
+// Counter is valid, so counters can lie in a mapped file.
 class Counter {
  public:
-  // Threads: the one writer.
+  // Threads: the one writer; this and the next two functions.
   void add(uint64_t amount) noexcept {
     value_.store(value_.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
   }

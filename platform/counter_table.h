@@ -12,8 +12,8 @@
 //     }
 //
 // The description lies in the counters file beside the values, so any reader can print them:
-// `bedplate stats`, of this build or another, knows no service. Each counter is written by one
-// thread. Threads: before the seal (it allocates).
+// `bedplate stats`, of this build or another, knows no service. One thread writes each counter.
+// Describe counters before the seal: a CounterTable allocates. Threads: one for each table.
 //
 // A counter may measure a key of the configuration, for `bedplate plan --explain`: how much of the
 // key's value was used at most, or how often it was too little.
@@ -23,19 +23,20 @@
 //     table.counter("forgotten", counters.forgotten, "values", "...").refusals_of("bytes");
 //
 // A counter may also raise an alert, in `top`, the status page, /metrics and `doctor` alike
-// (counter_alerts.h): from some value on, or as it grows.
+// (counter_alerts.h): from some value on, as it grows, or by another rule of CounterAlert.
 //
 //     table.gauge("silent_ns", counters.silent_ns, "ns", "...")
 //         .alert_from(5 * kNsPerSecond, "it has answered nothing for {silent_ns}");
 //
-// A counter may be one of the few that show at a glance what the set does now: the status page
-// makes a table of these counters for every service (docs/counters.md).
+// A few counters of a set show at a glance what it does now: the status page makes a table of these
+// counters for every service (docs/counters.md).
 //
 //     table.counter("gets", counters.gets, "requests", "...").at_a_glance("requests");
 //     table.counter("sets", counters.sets, "requests", "...").at_a_glance("requests");
 //
 // A counter of losses, drops or refusals either raises an alert, with cause and cure, or says why
-// it raises none (no_alert). tells_of_trouble() recognises such a counter by its words.
+// it raises none (no_alert). tells_of_trouble() (counter_alerts.h) recognises such a counter by
+// words in its name or its help.
 #pragma once
 
 #include <cstddef>
@@ -73,10 +74,11 @@ constexpr size_t bytes_of(CounterKind kind) noexcept {
   return kind == CounterKind::kHistogram ? sizeof(Histogram) : sizeof(Counter);
 }
 
-// The key that a counter measures. In a service's table: "bytes", or "tenant.bytes" for a table in
-// it; in the runtime's: "group.loans". If the table may occur several times, the counter measures
-// the table that has the set's instance as its name (a text that the description calls unique()),
-// or the tables that CounterSet::measured names.
+// The key that a counter measures. A service names a key of its own table as "bytes", and a key of
+// a table in that table as "tenant.bytes"; the runtime names a key with its table: "group.loans".
+// If a table may occur several times, the counter measures the table that has the set's instance as
+// its name (a text that the description calls unique()), or the tables that CounterSet::measured
+// names.
 struct KeyMeasure {
   enum class Kind { kNone, kPeak, kRefusals };
   Kind kind = Kind::kNone;
@@ -90,8 +92,8 @@ struct KeyMeasure {
 struct CounterAlert {
   enum class Rule {
     kNone,
-    kFrom,    // a gauge: it is `limit` or more
-    kBelow,   // a gauge: it is less than `limit` hundredths of the gauge `of`
+    kFrom,    // a gauge: it is `limit` or more, and not kNoValue
+    kBelow,   // a gauge: it is less than `limit` hundredths of the gauge `of`; limit > 0
     kUnless,  // a state: for some seconds it has not been the word number `limit`
     kGrows,   // a counter: it grew in the last minute
     kStands,  // a counter: for some seconds it did not grow, and the gauge `of` was 0
@@ -106,17 +108,21 @@ struct CounterAlert {
 struct CounterDescription {
   std::string name;  // 1 to 47 bytes of a-z, 0-9 and _
   CounterKind kind = CounterKind::kCounter;
-  std::string unit;        // of the value: "requests", "bytes", "ns"; 1 to 15 bytes
-  std::string help;        // one sentence; 1 to 159 bytes
-  uint32_t offset = 0;     // of its Counter, or Histogram, in the struct
-  std::string words = {};  // kState: for 0, 1, ...; kFlags: for bit 0, 1, ...: "stopped|open"
+  std::string unit;     // of the value: "requests", "bytes", "ns"; 1 to 15 bytes
+  std::string help;     // one sentence; 1 to 159 bytes
+  uint32_t offset = 0;  // of its Counter, Histogram or SharedText, in the struct
+  // The words of a kState for 0, 1, ..., or of kFlags for bit 0, 1, ...: "stopped|open"; 159 bytes
+  // at most.
+  std::string words = {};
   KeyMeasure measure = {};
   CounterAlert alert = {};
-  std::string column = {};  // its heading at a glance; 15 bytes at most
+  // The heading of its column at a glance: 15 bytes at most, without quotes or backslashes; empty:
+  // it has none.
+  std::string column = {};
 
   // Shows the counter at a glance, in the column `heading`: a counter as its rate per second, a
-  // histogram as the p99 of the last seconds, a gauge or a state as it is. Counters, gauges or
-  // histograms of a set that share a column are combined.
+  // histogram as the p99 of the last seconds, a gauge or a state as it is. Counters of a set that
+  // share a column have the same kind and unit, and are combined. Not for texts or flags.
   CounterDescription& at_a_glance(const char* heading) {
     column = heading;
     return *this;
@@ -147,16 +153,16 @@ struct CounterDescription {
   void alert_as_it_stands(const char* unless, const char* says) {
     alert = {CounterAlert::Rule::kStands, 0, unless, says};
   }
-  // Its words tell of trouble, but it raises no alert; `why` is the reason.
+  // Its name or its help tells of trouble, but it raises no alert; `why` is the reason.
   void no_alert(const char* why) { alert = {CounterAlert::Rule::kNone, 0, "", "", why}; }
 };
 
 // Each function adds one counter and copies its texts; CounterDescription gives their limits, and
-// ServicePlan::counters checks them. Use the returned reference in the same line: the next call may
-// move the description.
+// ServicePlan::counters checks them. Use the returned reference in the same statement: the next
+// call may move the description.
 class CounterTable {
  public:
-  // `base`: the described struct.
+  // `base`: the described struct. It has all added counters: their offsets count from here.
   explicit CounterTable(const void* base) noexcept : base_(static_cast<const std::byte*>(base)) {}
 
   CounterDescription& counter(const char* name, const Counter& counter, const char* unit,
@@ -173,16 +179,16 @@ class CounterTable {
     return add(name, CounterKind::kHistogram, histogram, unit, help);
   }
 
-  // One of `words`, "waiting|connected": the value is the index of the word.
+  // The value is the index of a word of `words`: "waiting|connected".
   CounterDescription& state(const char* name, const Counter& counter, const char* words,
                             const char* help) {
     return add(name, CounterKind::kState, counter, "state", help, words);
   }
-  // Any of `words`: bit 0 is the first.
+  // Each bit stands for a word of `words`: bit 0 for the first.
   void flags(const char* name, const Counter& counter, const char* words, const char* help) {
     add(name, CounterKind::kFlags, counter, "flags", help, words);
   }
-  // 0 or 1.
+  // A gauge that is 0 or 1.
   CounterDescription& boolean(const char* name, const Counter& counter, const char* help) {
     return add(name, CounterKind::kGauge, counter, "boolean", help);
   }
@@ -246,11 +252,11 @@ struct CounterLabel {
   std::string value = {};  // 159
 };
 
-// A struct of counters, as planned by a service or by the runtime.
+// A struct of counters, as a service or the runtime plans it.
 struct CounterSet {
   std::string owner;     // the service; empty: the runtime
-  std::string name;      // unique for its owner; 63 bytes at most, as `instance`
-  std::string instance;  // the counted thing, if there are several: a volume, a stream
+  std::string name;      // 63 bytes at most; unique for its owner, together with `instance`
+  std::string instance;  // the counted thing, if there are several: a volume; 63 bytes at most
   uint32_t bytes = 0;    // of the struct
   CounterDescriptions counters;
   std::vector<CounterLabel> labels = {};
@@ -260,7 +266,7 @@ struct CounterSet {
   std::vector<std::string> measured = {};
 };
 
-// The descriptions of all sets of type Counters; made once in a program.
+// The descriptions that all sets of type Counters share; made once in a program, at the first call.
 template <typename Counters>
 CounterDescriptions described_counters() {
   static_assert(alignof(Counters) <= kCacheLineBytes);  // sets lie in the file at cache lines

@@ -3,10 +3,11 @@
 
 namespace bedplate {
 
-// From now on a failed call of this process only returns its error: `signal_number`, SIGXFSZ
-// (EFBIG: a write beyond the limit of a file's size) or SIGPIPE (EPIPE: the reader is gone), is
-// ignored if it would end the process. A handler that the program has installed stays. Programs
-// that this process starts inherit this (signal(7)).
+// Ignores `signal_number` from now on, if it would end the process: the failed call only returns
+// its error. SIGXFSZ: a write beyond the limit of a file's size returns EFBIG. SIGPIPE: a write
+// whose reader is gone returns EPIPE. A handler that the program has installed stays. Programs that
+// this process starts inherit this (signal(7)).
+// Requires: SIGXFSZ or SIGPIPE.
 void keep_alive_on(int signal_number) noexcept;
 
 }  // namespace bedplate

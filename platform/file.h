@@ -13,8 +13,8 @@
 
 namespace bedplate {
 
-// Owns one file descriptor; -1 is none. Movable; the destructor closes it. The result of close(2)
-// is ignored.
+// Owns one file descriptor, or none (-1). Movable; the destructor closes it. The result of close(2)
+// is ignored. Threads: one at a time.
 class Fd {
  public:
   Fd() noexcept = default;
@@ -45,24 +45,27 @@ class Fd {
 void set_blocking(int fd, bool blocks) noexcept;
 
 // Reads at most `capacity` - 1 bytes of `path` into `text` and terminates it; the rest of the file
-// is left out. Requires: capacity > 0. Returns how many bytes were read.
+// is left out. Requires: capacity > 0. Returns the number of bytes read, without the terminator.
 Result<size_t> read_text_file(const char* path, char* text, size_t capacity) noexcept;
 
-// Calls `line` for each line of `path` that ends with a newline: terminated, without the newline,
-// valid until the call returns. A line longer than 4 KiB is cut off: `line` gets its beginning.
+// Calls `line(text, context)` for each line of `path` that ends with a newline. The text is
+// terminated, has no newline, and is valid until the call returns. A line of more than 4095 bytes
+// is cut off: `line` gets its first 4095. A last line without a newline is left out unless it is so
+// long. Requires: the file has no zero bytes.
 Result<void> read_lines(const char* path, void (*line)(const char* text, void* context),
                         void* context) noexcept;
 
-// The decimal number at the start of a /proc or /sys file; nothing if there is none or the file
+// The decimal number at the start of a /proc or /sys file; no value if there is none or the file
 // cannot be read.
 std::optional<uint64_t> read_number_file(const char* path) noexcept;
 
 // The decimal number of a field in a file of /proc, such as MemAvailable: "MemAvailable:  1234 kB";
-// nothing if the field or its number is missing, or the file cannot be read.
+// no value if the field or its number is missing, or the file cannot be read. The unit stays the
+// file's.
 std::optional<uint64_t> read_number_field(const char* path, std::string_view field) noexcept;
 
-// Makes the directory `path` (one level) with `mode`, less the umask. An existing directory is no
-// error and keeps its mode.
+// Makes the directory `path` with `mode`, less the umask; its parent must exist. An existing
+// directory is no error and keeps its mode. The error's cure names runtime_directory.
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept;
 
 }  // namespace bedplate

@@ -14,11 +14,12 @@
 
 namespace bedplate {
 
-// Whether this errno value means that a call was forbidden, or that this kernel does not know it.
-// Some calls answer EPERM for reasons of their own.
+// Whether this errno value means that a call was forbidden, or that this kernel does not know it:
+// EPERM or ENOSYS. Some calls answer EPERM for reasons of their own.
 bool says_forbidden(int error_number) noexcept;
 
-// Sets the cure of an error whose call was forbidden: allow `calls` ("recvmmsg, sendmmsg").
+// Sets the cure of an error whose call was forbidden: allow `calls` ("recvmmsg, sendmmsg"). Returns
+// *error.
 Error& set_cure_of_forbidden(Error* error, const char* calls) noexcept;
 
 struct CallTrial {
@@ -29,7 +30,8 @@ struct CallTrial {
   bool may_be_missing = false;  // ENOSYS is no failure: the runtime has a fallback
 };
 
-// Tries all calls. Errors: the forbidden calls, by name, with the cure.
+// Tries all calls. Errors (kSystem): the names of the forbidden calls, with the cure; names that do
+// not fit into 159 bytes are left out.
 Result<void> try_calls(std::span<const CallTrial> trials) noexcept;
 
 }  // namespace bedplate

@@ -1,5 +1,5 @@
-// Spare objects of one kind, linked through one of their members. Last in, first out: the object
-// that came back last is still in the caches.
+// A list of spare objects of one kind, linked through one of their members. Last in, first out: the
+// object that came back last is still in the caches.
 //
 // The list owns nothing and allocates nothing. Objects outside it may use the member otherwise.
 //
@@ -24,7 +24,7 @@ class FreeList<kNext> {
   // The object that pop() would return; it stays in the list. nullptr: the list is empty.
   Object* first() const noexcept { return first_; }
 
-  // Requires: `object` is not in the list; it is not moved while it is.
+  // Requires: `object` is not in the list, and is not moved while it is in the list.
   void push(Object& object) noexcept {
     BP_DCHECK(&object != first_);  // has_just() checks the rest of the list
     object.*kNext = first_;
@@ -39,7 +39,7 @@ class FreeList<kNext> {
   }
 
   // True if the list has exactly `count` objects, and `is_spare(object)` is true of each; for
-  // is_valid(). Ends even if the list is circular. Cost: a look at each object.
+  // is_valid(). Ends even if the list is circular. Cost: a look at `count` objects at most.
   template <typename IsSpare>
   bool has_just(size_t count, IsSpare&& is_spare) const noexcept {
     const Object* each = first_;

@@ -1,6 +1,6 @@
 // A histogram that one thread writes and any thread or process reads. It is log-linear: the error
 // of every value up to 2^40 (in nanoseconds: 18 minutes) is at most a sixteenth; larger values are
-// counted as 2^40.
+// counted as 2^40 - 1.
 #pragma once
 
 #include <bit>
@@ -13,11 +13,11 @@
 
 namespace bedplate {
 
-// It has no unit: values are read in the unit they were added in. A zeroed Histogram is valid, so
-// histograms can lie in a mapped file.
+// It has no unit: readers get values in the unit that the writer adds them in. A zeroed Histogram
+// is valid, so histograms can lie in a mapped file.
 class Histogram {
  public:
-  static constexpr uint32_t kStepBits = 4;  // each power of two in 16 steps
+  static constexpr uint32_t kStepBits = 4;  // each power of two has 16 steps
   static constexpr uint32_t kPowerMax = 40;
   static constexpr size_t kBucketCount = size_t{kPowerMax - kStepBits + 1} << kStepBits;
 
@@ -47,12 +47,13 @@ class Histogram {
 
   // The number of values. Threads: any. Values added meanwhile may count or not.
   uint64_t count() const noexcept { return count_of(buckets_); }
-  // The value that `share` of all values (0 to 1) do not exceed: the largest of its bucket, so at
-  // most a sixteenth too large. 0 if nothing was added.
+  // The value that `share` of all values (0 to 1) do not exceed. It is the largest value of its
+  // bucket, so at most a sixteenth too large; 2^40 - 1 stands for all larger values. 0 if nothing
+  // was added. Threads: any.
   uint64_t percentile(double share) const noexcept { return percentile_of(buckets_, share); }
 
   // The same for buckets that lie elsewhere: if another build wrote them, there may be fewer or
-  // more than in this program's histograms.
+  // more than in this program's histograms. Requires: the other build's kStepBits is the same.
   static uint64_t count_of(std::span<const Counter> buckets) noexcept {
     uint64_t sum = 0;
     for (const Counter& bucket : buckets) sum += bucket.read();

@@ -1,4 +1,4 @@
-// Page sizes: the sizes that this machine has, and the free hugepages on each node.
+// Page sizes: the sizes that a pool can use, and the free hugepages of each size on each node.
 //
 // All functions: any thread; nothing is allocated. A number that the kernel does not report counts
 // as 0. Source: Documentation/admin-guide/mm/hugetlbpage.rst of the kernel.
@@ -27,11 +27,12 @@ constexpr bool is_huge(PageSize page) noexcept { return page != PageSize::k4KiB;
 struct HugepageCounts {
   bool supported = false;  // the kernel has a pool of this size
   uint64_t total_count = 0;
-  uint64_t available_count = 0;  // free and not yet promised to another mapping
+  uint64_t available_count = 0;  // free, and not reserved for another mapping
 };
 
 // The counts on `node`, or on the whole machine (kAnyNode). On a machine with one node both are the
-// same. A snapshot: no page is taken. Requires: is_huge(page).
+// same. Reserved pages are known for the whole machine only: a node's available_count may include
+// some. A snapshot: no page is taken. Requires: is_huge(page).
 HugepageCounts hugepage_counts(PageSize page, int node = kAnyNode) noexcept;
 
 struct HugepageFile {
@@ -45,7 +46,8 @@ HugepageFile hugepage_count_file(PageSize page, int node = kAnyNode) noexcept;
 // Writes `total`, the wanted number of pages of this size, into `path`, a hugepage_count_file(). It
 // raises the number by 1 GiB of pages at a time, since the kernel searches for memory during each
 // write. Long work reports its progress (platform/progress.h). The kernel silently leaves out pages
-// that it cannot find. Errors (kSystem): the file cannot be written; without a cure.
+// that it cannot find: success does not mean that all pages exist. Requires: is_huge(page). Errors
+// (kSystem): the file cannot be written; the caller sets the cure.
 Result<void> write_hugepage_count(const char* path, PageSize page, uint64_t total) noexcept;
 
 }  // namespace bedplate

@@ -1,14 +1,15 @@
 // The log: one line to standard error for each event of boot, control and trouble.
 //
 // A line is formatted on the stack and leaves in one call, so lines of several threads do not mix
-// and nothing is allocated. The data path never logs: it counts.
+// and nothing is allocated. The data path never logs: it counts. The last lines, dropped lines
+// included, also stay in memory (recent_lines.h).
 //
-// Logging never blocks: if standard error is a pipe or a socket that nobody reads, lines are
-// dropped and counted, and a line before the next line that gets through reports the count. Two
-// exceptions. A terminal is slow, so one line waits up to half a second for it; further lines do
-// not wait until the terminal takes lines again (a terminal stopped by Ctrl-S delays a thread
-// once). The last line of a process that is about to end waits up to a second.
-// platform/standard_error.h describes the writing.
+// Logging does not block: if standard error is a pipe or a socket that nobody reads, lines are
+// dropped and counted, and a line before the next line that gets through reports the count. There
+// are two exceptions. A terminal is slow, so a line waits up to half a second for it; but while
+// lines are being dropped, no line waits (a terminal stopped by Ctrl-S delays a thread once). The
+// last line of a process that is about to end waits up to a second. platform/standard_error.h
+// describes the writing.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +21,12 @@
 namespace bedplate {
 
 // Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most,
-// unless `level` is below the level of `component`. Leaves errno as it was. Threads: any, here and
-// below.
+// unless `level` is below the level of `component`. A longer line is truncated. Leaves errno as it
+// was. Threads: any, here and below.
 void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
 
-// Writes the three parts of `error` as one line, whatever the levels are.
+// Writes the three parts of `error` as one line, whatever the levels are. Leaves errno as it was.
 void log_error(const Error& error) noexcept;
 
 // Writes `line`, which ends with a newline, unchanged: the last line of a process that is about to
@@ -36,9 +37,9 @@ void write_last_line(const char* line, size_t line_bytes) noexcept;
 // The number of lines that this process has dropped so far.
 uint64_t dropped_line_count() noexcept;
 
-// Logs the count of dropped lines if it was not logged yet and standard error has space now. For a
-// thread that runs periodically, so that the report does not wait for the next line. Returns true
-// if nothing is left to report.
+// Logs the count of dropped lines if some are not reported yet and standard error has space now. A
+// thread calls it periodically, so that the report does not wait for the next line. Returns true if
+// nothing is left to report. May change errno.
 bool tell_dropped_lines() noexcept;
 
 // Writes `error` and ends the process with the exit code of its kind: for failures before main,
