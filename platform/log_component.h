@@ -1,9 +1,10 @@
 // Components: parts of a program whose log lines have a level of their own, which can change at run
 // time.
 //
-// A component is the folder of the source that logs, as the compiler got it: "apps/boot",
-// "transport/verbs/connect". A source that needs another name defines it before its includes:
-// #define BP_LOG_COMPONENT "echo". Each component registers itself: there is no list to maintain.
+// A component is named after the folder of the source that logs, in the path that the compiler got:
+// "apps/boot", "transport/verbs/connect". A source that needs another name defines it before its
+// includes: #define BP_LOG_COMPONENT "echo". Each component registers itself: there is no list to
+// maintain.
 //
 // Threads: any; a level holds for lines that begin after it was set.
 #pragma once
@@ -53,8 +54,8 @@ class LogComponent {
   // Lines below this level are dropped.
   LogLevel level() const noexcept;
 
-  // All components, sorted by name. next() of the last one is nullptr, and so is first() if there
-  // are none.
+  // All components, sorted by name. next() of the last one returns nullptr. first() returns nullptr
+  // if there are no components.
   static const LogComponent* first() noexcept;
   const LogComponent* next() const noexcept { return next_.load(std::memory_order_acquire); }
 
@@ -77,7 +78,7 @@ inline LogComponent log_component(kName.text);
 // Returns the number of components.
 uint32_t set_log_level(LogLevel level) noexcept;
 // Sets the level of `component` and of the components below it: "transport" includes
-// "transport/verbs". Returns the number of components set; 0: none has this name.
+// "transport/verbs". Returns the number of components set; 0: none has this name or is below it.
 uint32_t set_log_level(std::string_view component, LogLevel level) noexcept;
 
 }  // namespace bedplate

@@ -2,8 +2,8 @@
 // source, so that a flood from one source hides nothing about the others.
 //
 // LogLimit lets some lines pass in each period, counts further ones, and logs the count when the
-// period is over. OncePerSecond is for code that several threads run and none returns to, such as
-// malloc: it logs no count of the suppressed lines, so its user keeps a counter.
+// period is over. OncePerSecond is for code that any thread runs and that has no later call to log
+// a count, such as malloc. It logs no count of the suppressed lines, so its user keeps a counter.
 #pragma once
 
 #include <atomic>
@@ -29,11 +29,11 @@ class LogLimit {
     BP_ASSERT(count_max > 0);
   }
 
-  // Whether one more message about `source` may be logged. First logs the count of a period that is
-  // over.
+  // Whether one more message about `source` may be logged. Counts this message, as passed or as
+  // held back. If the period is over, first logs the count of the messages held back.
   bool try_pass(const char* source) noexcept;
-  // Logs the count of a period that is over although no message has come since. Call it at
-  // due_ns(), on the clock of monotonic_ns().
+  // If the period is over, logs the count of the messages held back. Call it at due_ns(), on the
+  // clock of monotonic_ns(): the count is then logged even if no further message comes.
   void lift(const char* source) noexcept;
   // When to call lift(). UINT64_MAX: nothing is held back.
   uint64_t due_ns() const noexcept { return held_back_ > 0 ? period_end_ns_ : UINT64_MAX; }

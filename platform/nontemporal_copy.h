@@ -1,6 +1,6 @@
 // A copy by non-temporal stores: the bytes go to memory, past the caches.
 //
-// For copies out of a hot buffer into a region larger than the caches. An ordinary store first
+// Use it to copy from a hot buffer into a region larger than the caches. An ordinary store first
 // waits until its line is read from memory, and evicts a line that may still be needed.
 #pragma once
 
@@ -22,14 +22,15 @@ namespace bedplate {
 // missing fence.
 inline constinit thread_local bool is_nontemporal_fence_due = false;
 
-// Whether copy_nontemporal allows these arguments: `to` begins a line, and `bytes` are whole lines.
+// Whether copy_nontemporal allows these arguments: `to` is the start of a cache line, and `bytes`
+// is a multiple of kCacheLineBytes.
 inline bool is_whole_lines(const void* to, size_t bytes) noexcept {
   return (reinterpret_cast<uintptr_t>(to) | bytes) % kCacheLineBytes == 0;
 }
 
 // As memcpy. Requires: is_whole_lines(to, bytes); fence_nontemporal() before another thread learns
-// of the bytes, since no later store of this thread, not even a release, waits for the copy. On a
-// processor without non-temporal stores this is memcpy.
+// of the bytes, since no later store of this thread, not even a release, waits for the copy. In a
+// build without SSE2 this is memcpy.
 inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept {
   BP_DCHECK(is_whole_lines(to, bytes));
   if constexpr (BP_DEBUG) is_nontemporal_fence_due = true;
@@ -49,7 +50,8 @@ inline void copy_nontemporal(void* to, const void* from, size_t bytes) noexcept 
 #endif
 }
 
-// Orders all copies of this thread so far before its later stores.
+// Orders all copies of this thread so far before its later stores. In a build without SSE2 it is no
+// fence: there a release store publishes the copy, as after memcpy.
 inline void fence_nontemporal() noexcept {
   if constexpr (BP_DEBUG) is_nontemporal_fence_due = false;
 #ifdef __SSE2__

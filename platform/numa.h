@@ -1,7 +1,7 @@
 // NUMA nodes: the nodes with memory, the node of a core, and pages from a chosen node.
 //
-// A kernel without NUMA and a machine with one node look the same here: only node 0 exists, and
-// nothing is bound. All functions: any thread; nothing is allocated.
+// A kernel without NUMA looks like a machine with one node: only node 0 exists, and nothing is
+// bound. Threads: any. Nothing is allocated.
 #pragma once
 
 #include <bitset>
@@ -27,8 +27,8 @@ NodeSet memory_nodes() noexcept;
 int node_of_cpu(int cpu) noexcept;
 
 // The node of a device, by its directory in sysfs: the node that the device names, or else the node
-// of its nearest parent that names one. kAnyNode: none does, as on machines with one node, or the
-// device does not exist.
+// of its nearest parent that names one. Returns kAnyNode if none names one, as on machines with one
+// node, or if the device does not exist.
 int node_of_device(const char* directory) noexcept;
 
 // The same for the block device `number`; for a partition, the node of its device.
@@ -40,11 +40,12 @@ struct NodeText {
 };
 NodeText format_node(int node) noexcept;
 
-// From now on the pages of [address, address + bytes) come from `node` and no other: if that node
-// has none left, taking them fails. kAnyNode, and a machine with one node: does nothing.
-// Requires: `address` is the start of a page; node < kNodeCountMax.
-// Returns 0 or an errno value: EINVAL: there is no such node, or it has no memory; EPERM:
-// forbidden, for example by a container.
+// From now on new pages of [address, address + bytes) come from `node` and no other: if that node
+// has none left, taking them fails. Present pages stay on their node. Does nothing if `node` is
+// kAnyNode, or if only one node has memory.
+// Requires: `address` is the start of a page; `node` is kAnyNode, or 0 to kNodeCountMax - 1.
+// Returns 0 or an errno value. EINVAL: there is no such node, or it has no memory. EPERM: the call
+// is forbidden, for example by a container.
 int bind_to_node(void* address, uint64_t bytes, int node) noexcept;
 
 }  // namespace bedplate

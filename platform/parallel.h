@@ -4,9 +4,9 @@
 namespace bedplate {
 
 // Calls `function(context)` on `thread_count` threads, including the caller, and returns when all
-// have returned. If the system gives fewer threads, fewer run: the function must share out its work
-// itself (by an atomic counter). With one thread nothing is created or allocated; the stacks of the
-// others, 1 MiB each, are unmapped when this returns.
+// calls have returned. At most 64 threads run, and fewer if the system gives fewer: the function
+// must share out its work itself (by an atomic counter). With one thread nothing is created or
+// allocated. The stacks of the others, 1 MiB each, are unmapped when this returns.
 void run_in_parallel(unsigned thread_count, void (*function)(void*) noexcept,
                      void* context) noexcept;
 

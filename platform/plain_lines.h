@@ -1,10 +1,11 @@
 // The reader of our own small text formats: one word in each line, such as "NAME:KEY" or a file
 // name.
 //
-// A line must have no blank, tab, other control character or byte order mark: editors do not show
-// these, and they would become part of the word. A line with one is refused, with its line number
-// and column. Empty lines are skipped. Nothing is copied or allocated: lines point into the text.
-// Threads: any.
+// A line must have no blank (U+0020 or U+00A0), tab, other ASCII control character or byte order
+// mark: editors do not show these, and they would become part of the word. A line with one is
+// refused, with its line number and column. Empty lines are skipped. Nothing is copied or
+// allocated: lines point into the text.
+// Threads: any, each object one at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,11 @@ namespace bedplate {
 
 class PlainLines {
  public:
-  // Lifetime: that of the memory of `text`.
+  // Lifetime: the memory of `text` outlives this object and its lines.
   explicit PlainLines(std::string_view text) noexcept : rest_(text) {}
 
   // Goes on to the next line that is not empty. Returns false if there is none, or if the line is
-  // bad: then fault() has the reason.
+  // bad: then fault() has the reason, and no further line follows.
   bool next() noexcept {
     while (!rest_.empty() && fault_ == nullptr) {
       ++number_;

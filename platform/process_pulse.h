@@ -30,7 +30,8 @@ class ProcessPulse {
   void rest(uint64_t now_ns) noexcept;
 
   // The milliseconds that the process has stood still since the first beat, modulo 2^32. Each
-  // standstill counts as up to one period less than it was. Threads: any. Cost: a load.
+  // standstill counts as up to one period less than it was; one of more than 12 days may count as
+  // none. Threads: any. Cost: a load.
   uint32_t still_ms(uint64_t now_ns) const noexcept;
 
  private:

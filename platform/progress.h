@@ -1,5 +1,5 @@
-// Reports the progress of long work: on a terminal by a bar, elsewhere by a line every five
-// seconds. Work of less than a second reports nothing.
+// Reports the progress of long work: on a terminal by a bar after one second, elsewhere by a line
+// every five seconds. A listener gets the reports, too, in its own period.
 //
 //     Progress progress("taking memory", {.total_bytes = bytes});
 //     ... progress.add(chunk) ...        from any of the working threads
@@ -26,19 +26,20 @@ class ProgressListener {
   virtual uint64_t told_period_ns() const noexcept { return kNsPerSecond; }
   // `text` describes the progress, and lasts for the call. `patience_ns`: the time after which the
   // work counts as stuck unless it is reported again; 0: no progress since the last report.
-  // Threads: any of the working threads, one at a time for each Progress.
+  // Threads: any of the working threads. Two calls can overlap if one lasts longer than the period.
   virtual void told(const char* text, uint64_t patience_ns) noexcept = 0;
 
  protected:
   ~ProgressListener() = default;
 };
 
-// Sets the one listener, or none (nullptr). Threads: any, while no other thread does long work.
+// Sets the one listener, or none (nullptr). A Progress keeps the listener that was set when it
+// began. Threads: any, while no thread does long work.
 void set_progress_listener(ProgressListener* listener) noexcept;
 
 struct ProgressOptions {
   uint64_t total_bytes = 0;  // 0: the amount is unknown, for example of a wait
-  uint64_t wait_max_ns = 0;  // of a wait: its limit; 0: unknown
+  uint64_t wait_max_ns = 0;  // the limit of a wait; 0: unknown
   uint64_t (*now_ns)() noexcept = &monotonic_ns;
 };
 
@@ -49,7 +50,8 @@ class Progress {
   static constexpr uint64_t kLinePeriodNs = 5 * kNsPerSecond;
   // A thread that waits calls look() at least this often.
   static constexpr uint64_t kLookPeriodNs = kBarPeriodNs;
-  // The most time between two chunks of work, or beyond the end of a wait.
+  // The work counts as stuck after this time without a chunk, or this long after the limit of a
+  // wait.
   static constexpr uint64_t kPieceNsMax = 60 * kNsPerSecond;
 
   // `doing`: "taking memory"; it outlives this object.
@@ -65,6 +67,7 @@ class Progress {
   void look() noexcept;
 
   // Writes the current report: "taking memory: 7.5 GiB of 16 GiB (46 %), 3.1 GiB/s, 3 s left".
+  // Truncates it to `text_bytes`, and terminates it. Requires: text_bytes > 0.
   void write_text(char* text, size_t text_bytes) const noexcept;
 
  private:
@@ -81,7 +84,7 @@ class Progress {
   const uint64_t begun_ns_;
   ProgressListener* const listener_;
   std::atomic<uint64_t> done_bytes_{0};
-  // The time of the next report. The thread that advances it makes the report.
+  // The times of the next report. The thread that advances one makes that report.
   std::atomic<uint64_t> show_ns_;
   std::atomic<uint64_t> tell_ns_;
   std::atomic<Bar> bar_{Bar::kNone};

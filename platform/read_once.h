@@ -1,9 +1,9 @@
 // Copies memory that another process may write at the same time; reads each byte once.
 //
-// The compiler may repeat a plain load or memcpy of shared memory: it may check one value and use
-// another. This copy has one value, whatever the other process stores. The value may be half old
-// and half new: a process that writes during the copy is not trusted anyway. Not for a word that
-// publishes something: that is an atomic with acquire.
+// The compiler may repeat a plain load or memcpy of shared memory: the code could then check one
+// value and use another. This copy has one value, whatever the other process stores. The value may
+// be half old and half new: a process that writes during the copy is not trusted anyway. Do not use
+// it for a word that publishes something: such a word is an atomic, loaded with acquire.
 #pragma once
 
 #include <cstddef>

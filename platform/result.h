@@ -4,7 +4,7 @@
 // the cure. It is trivially copyable and carries its text inside, in fixed arrays: the message
 // needs its numbers (how many pages are free, how many are needed), and an Error must be possible
 // when the heap is exhausted. Data paths do not use this: full, empty and again are ordinary values
-// there. All of it: any thread, each object one at a time; nothing is allocated.
+// there. Threads: any, each object one at a time. Nothing is allocated.
 #pragma once
 
 #include <cstdarg>
@@ -29,12 +29,15 @@ struct Error {
   char answer[256] = {};
   char cure[320] = {};
 
-  // Each sets one part, printf style, truncated at the part's capacity. Returns *this.
+  // Each sets one part, printf style, truncated at the part's capacity. Returns *this. If the
+  // answer is EMFILE's or ENFILE's text, set_cure() ignores its arguments: it sets the cure that
+  // raises the limit of open files.
   Error& set_doing(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
   Error& set_answer(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
   Error& set_cure(const char* format, ...) noexcept __attribute__((format(printf, 2, 3)));
 
-  // Sets `answer` to the text of `error_number` (an errno value).
+  // Sets `answer` to the text of `error_number` (an errno value). For EMFILE and ENFILE it also
+  // sets `cure`.
   Error& set_answer_errno(int error_number) noexcept;
 };
 static_assert(std::is_trivially_copyable_v<Error>);
@@ -47,7 +50,7 @@ static_assert(std::is_trivially_copyable_v<Error>);
 [[nodiscard]] Error configuration_error_while(const char* doing_format, ...) noexcept
     __attribute__((format(printf, 1, 2)));
 
-// An Error of kind kSystem whose answer is the text of the present errno.
+// An Error of kind kSystem whose answer is the text of the present errno, as by set_answer_errno().
 [[nodiscard]] Error error_from_errno(const char* doing_format, ...) noexcept
     __attribute__((format(printf, 1, 2)));
 
@@ -55,7 +58,7 @@ static_assert(std::is_trivially_copyable_v<Error>);
 // terminated. Returns `text`.
 const char* format_error(const Error& error, char* text, unsigned text_bytes) noexcept;
 
-// A value or an Error. Asking for the absent one is a programming error.
+// A value or an Error. Asking for the absent one ends the process (BP_ASSERT).
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -119,7 +122,7 @@ class [[nodiscard]] Result<void> {
 
 }  // namespace bedplate
 
-// Returns the error of `expression` (a Result) to the caller, if it is one.
+// If `expression` (a Result) has an error, returns that error to the caller.
 #define BP_TRY(expression)                                 \
   do {                                                     \
     auto&& bp_try_result = (expression);                   \
@@ -128,6 +131,7 @@ class [[nodiscard]] Result<void> {
 
 // Assigns the value of an expression (a Result) to `target`, which may be a declaration, or returns
 // its error to the caller: BP_TRY_ASSIGN(const User user, find_user(name));
+// It expands to several statements, so it needs braces behind an `if`.
 #define BP_TRY_ASSIGN(target, ...) BP_TRY_ASSIGN_LINE(__LINE__, target, __VA_ARGS__)
 #define BP_TRY_ASSIGN_LINE(line, ...) BP_TRY_ASSIGN_NAMED(line, __VA_ARGS__)
 #define BP_TRY_ASSIGN_NAMED(line, ...) BP_TRY_ASSIGN_BY(bp_try_result_##line, __VA_ARGS__)

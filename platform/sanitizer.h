@@ -1,4 +1,5 @@
-// The sanitizer that the program was linked with, whatever this library was built for.
+// The sanitizer that the program is linked with, which can differ from the one that this library
+// is built for.
 #pragma once
 
 #include <string_view>
@@ -7,7 +8,7 @@ namespace bedplate {
 
 struct Sanitizer {
   std::string_view name = {};      // empty: none that matters here
-  bool leaves_pool_range = false;  // whether a program may use the pool's addresses beside it
+  bool leaves_pool_range = false;  // whether it leaves the pool's addresses to the program
 };
 
 // Detects the runtimes of AddressSanitizer, ThreadSanitizer and MemorySanitizer.

@@ -1,5 +1,5 @@
 // A short text that one thread writes and any thread or process reads, such as the name of a client
-// that others wait for. It lies among counters, and costs as little.
+// that others wait for. It lies among counters and, like them, needs no locked instruction.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ constexpr std::string_view cut_text(std::string_view text, size_t bytes_max) noe
   return text.substr(0, bytes);
 }
 
-// For people: a text read during a write may mix old and new. Zeroed memory is an empty text.
+// The text is for people: a read during a write may mix the old text and the new one. Zeroed memory
+// is an empty text.
 class SharedText {
  public:
   static constexpr size_t kBytesMax = 96;

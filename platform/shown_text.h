@@ -1,5 +1,6 @@
-// Foreign text for use within a message of ours, without characters that would end the text, break
-// its line or control a terminal; long text is truncated. Nothing is allocated. Threads: any.
+// Foreign text for use within a message of ours, without ASCII control characters: these could end
+// the text, break its line or control a terminal. Long text is truncated. Nothing is allocated.
+// Threads: any.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,8 @@ class ShownText {
  public:
   static constexpr size_t kBytesMax = 64;
 
-  // Control characters become question marks. Longer text is truncated at a character boundary of
-  // UTF-8 and ends with "...".
+  // ASCII control characters become question marks; bytes from 0x80 on stay. Text of more than
+  // kBytesMax bytes is truncated at a character boundary of UTF-8 and ends with "...".
   explicit ShownText(std::string_view from) noexcept {
     size_t bytes = from.size();
     if (bytes > kBytesMax) {

@@ -8,8 +8,8 @@
 //
 // If /proc/self/fd/2 cannot be opened (no /proc, no free descriptor, another user's file), text for
 // a pipe is spliced from a private pipe with SPLICE_F_NONBLOCK, one page for each text; a pipe
-// holds 16. For a terminal, and if splice fails too, the code first checks for space: another
-// process that fills the pipe or terminal at that moment can then still block one line.
+// holds 16. For a terminal, and if splice is impossible too, the code first checks for space. The
+// write can then still block if another process fills the pipe or the terminal at that moment.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@
 namespace bedplate {
 
 // Writes as much as fits now. Returns the number of bytes written; -1 with errno, EAGAIN if nothing
-// fits. A pipe takes a text of up to PIPE_BUF bytes whole or not at all. Allocates nothing, locks
-// nothing: fit for signal handlers.
+// fits. A pipe takes a text of up to PIPE_BUF bytes whole or not at all. A pipe without a reader
+// raises SIGPIPE; a socket does not. Allocates nothing, locks nothing: fit for signal handlers.
 ssize_t write_standard_error_now(const char* text, size_t text_bytes) noexcept;
 
-// Waits until there may be space, `wait_ms` at most.
+// Waits until there may be space, or until `wait_ms` are over. Requires: wait_ms >= 0.
 void wait_for_standard_error(int wait_ms) noexcept;
 
 bool standard_error_is_terminal() noexcept;

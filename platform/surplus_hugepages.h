@@ -9,8 +9,8 @@
 
 namespace bedplate {
 
-// The number of surplus pages on this machine, in use by any process. Requires, here and below:
-// is_huge(page).
+// The number of surplus pages on this machine, in use by any process. Here and below: requires
+// is_huge(page); 0 if the kernel has no pages of this size.
 uint64_t surplus_hugepage_count(PageSize page) noexcept;
 
 // The number of pages that the kernel may still make; only a request shows whether it finds the
@@ -18,7 +18,8 @@ uint64_t surplus_hugepage_count(PageSize page) noexcept;
 uint64_t surplus_hugepages_left(PageSize page) noexcept;
 
 // Reserves `count` pages, free or surplus, and releases them again. The kernel makes surplus pages
-// for the reservation, which takes its time. Errors: the kernel does not have the pages.
+// for the reservation: this takes up to some tenths of a second for each GiB, and reports progress.
+// Errors (kSystem): the kernel does not have the pages.
 Result<void> try_hugepages(PageSize page, uint64_t count) noexcept;
 
 }  // namespace bedplate

@@ -40,12 +40,13 @@ class TailQueue<kNext> {
     first_ = object.*kNext;
     return object;
   }
-  // Empties the queue, and returns a queue of its objects: for a callee that queues some again.
+  // Empties the queue, and returns a queue of its objects. A loop that pops from the returned queue
+  // ends, even if its callees push objects to this queue again.
   TailQueue take() noexcept { return std::exchange(*this, {}); }
 
-  // Counts the objects, for is_valid(): nothing if there are more than `most`, if `is_good(object)`
-  // is false for an object, or if the chain does not end at the last object pushed. Ends even if
-  // the queue is circular. Cost: a look at each object.
+  // Counts the objects, for is_valid(). Returns nothing if there are more than `most`, if
+  // `is_good(object)` is false for an object, or if the chain does not end at the last object
+  // pushed. Ends even if the queue is circular. Cost: a look at each object.
   template <typename IsGood>
   std::optional<size_t> count(size_t most, IsGood&& is_good) const noexcept {
     size_t count = 0;

@@ -1,4 +1,4 @@
-// Small text functions for messages. They allocate: for boot and commands alone.
+// Small text functions for messages. They allocate, so they are for boot and commands only.
 #pragma once
 
 #include <string>
@@ -12,7 +12,8 @@ inline void add_word(std::string* list, std::string_view word) {
   *list += word;
 }
 
-// Makes foreign text safe for terminals and log lines: turns all but printable ASCII into `?`.
+// Makes foreign text safe for terminals and log lines: turns each byte that is not printable ASCII
+// into `?`.
 inline std::string printable(std::string_view text) {
   std::string shown(text);
   for (char& each : shown) {

@@ -1,5 +1,5 @@
 // Words and numbers of a text, for streamed protocols and for files of the kernel. Nothing is
-// copied: words point into the text. Only spaces separate them.
+// copied: words point into the text. Only spaces separate words; tabs may also precede numbers.
 //
 // Threads: any.
 #pragma once
@@ -31,8 +31,9 @@ bool parse_number(std::string_view word, Number* to, int base = 10) noexcept {
   return outcome == std::errc() && end == word.data() + word.size();
 }
 
-// Removes the number at the front of *text, with the spaces and tabs before it, and returns it.
-// Nothing if there is no number that fits; *text is then unchanged.
+// Removes the number at the front of *text, with the spaces and tabs before it, and returns it. Any
+// text may follow the number. Returns nothing if there is no number that fits; *text is then
+// unchanged.
 template <typename Number>
 std::optional<Number> try_take_number(std::string_view* text, int base = 10) noexcept {
   const char* begin = text->data();
@@ -45,7 +46,7 @@ std::optional<Number> try_take_number(std::string_view* text, int base = 10) noe
   return number;
 }
 
-// The same; `otherwise` if there is none.
+// The same, but returns `otherwise` if there is no number that fits.
 template <typename Number>
 Number take_number(std::string_view* text, Number otherwise, int base = 10) noexcept {
   return try_take_number<Number>(text, base).value_or(otherwise);

@@ -1,6 +1,7 @@
-// Composes text in a span of fixed length, and reports if the text did not fit.
+// Composes text in a span of fixed length, and reports if the text did not fit. The text has no
+// terminating NUL.
 //
-// Threads: one. Nothing is allocated.
+// Threads: one at a time. Nothing is allocated.
 #pragma once
 
 #include <charconv>
@@ -24,12 +25,13 @@ class TextWriter {
     }
     return *this;
   }
+  // Requires: base is 10 to 36; with a smaller one the digits might not fit.
   TextWriter& number(uint64_t number, int base = 10) noexcept {
     char digits[20];
     const auto end = std::to_chars(digits, digits + sizeof digits, number, base);
     return text({digits, static_cast<size_t>(end.ptr - digits)});
   }
-  // Writes a fraction of 10^9: nanoseconds as seconds, to the last one.
+  // Writes `number` / 10^9 with nine digits behind the point: nanoseconds as seconds.
   TextWriter& billionths(uint64_t number) noexcept {
     this->number(number / 1'000'000'000);
     char fraction[10] = {'.'};
@@ -37,7 +39,7 @@ class TextWriter {
     for (int i = 9; i > 0; --i, rest /= 10) fraction[i] = static_cast<char>('0' + rest % 10);
     return text({fraction, sizeof fraction});
   }
-  // Writes `text` with a backslash before each character of `special`, and a line's end as \n.
+  // Writes `text` with a backslash before each character of `special`, and each newline as \n.
   TextWriter& escaped(std::string_view text, std::string_view special) noexcept {
     for (const char& each : text) {
       if (each == '\n') {
@@ -50,13 +52,14 @@ class TextWriter {
     return *this;
   }
 
+  // True once something did not fit: the text is then useless.
   bool is_full() const noexcept { return is_full_; }
   size_t bytes() const noexcept { return bytes_; }
 
  private:
   std::span<char> to_;
   size_t bytes_ = 0;
-  bool is_full_ = false;  // something did not fit: the text so far is useless
+  bool is_full_ = false;
 };
 
 }  // namespace bedplate

@@ -1,8 +1,9 @@
 // Logs the call stack of each thread of this process while it runs. This shows where a thread
 // blocks, which no counter does.
 //
-// One after the other, each thread gets a signal and logs its own stack from the handler; this
-// delays the thread for that time, and interrupts its waiting system call once.
+// One after the other, each thread gets a signal (SIGRTMAX - 3) and logs its own stack from the
+// handler. This delays the thread for that time, and interrupts its waiting system call once: the
+// kernel restarts the call, or the call fails with EINTR (epoll_wait, nanosleep).
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct ThreadCallsLogged {
 
 // Logs a line for each thread, followed by its calls (platform/call_stack.h), at the level of
 // errors. A thread that does not answer within `patience_ns` is logged as silent: it is stopped,
-// waits uninterruptibly in the kernel, or blocks the signal.
+// waits uninterruptibly in the kernel, or blocks the signal. A thread that has begun to answer gets
+// 20 times `patience_ns` in all.
 // Threads: any; one call after the other. Errors: threads cannot be listed, or other code uses the
 // signal.
 [[nodiscard]] Result<ThreadCallsLogged> log_thread_calls(uint64_t patience_ns) noexcept;

@@ -22,7 +22,8 @@ class ThreadOwner {
     return holder == 0 || holder == this_thread();
   }
   bool is_held() const noexcept { return holder_.load(std::memory_order_relaxed) != 0; }
-  // Whether the calling thread holds it. One load: another thread may release it at any time.
+  // Whether the calling thread holds it. is_held() && is_caller() is no substitute: another thread
+  // may release the object between the two loads.
   bool is_held_by_caller() const noexcept {
     return holder_.load(std::memory_order_relaxed) == this_thread();
   }

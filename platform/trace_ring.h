@@ -23,11 +23,12 @@ namespace bedplate {
 // Times are kept relative to the first station in steps of 64 ns, so that 32 bits last for 4.5
 // minutes; longer times are kept as that maximum.
 inline constexpr uint32_t kTraceStepLog2 = 6;
-inline constexpr uint32_t kTraceStationMax = 8;  // the first is number 0
+inline constexpr uint32_t kTraceStationMax = 8;  // the highest number; the first station is 0
 inline constexpr uint32_t kTraceNotPassed = ~uint32_t{0};
 
-// The layout in the file. `number`: counts the ring's requests from 1 on; 0: empty, or being
-// written. A reader has a consistent record if the number is the same before and after its copy.
+// The layout in the file. `number` counts the ring's requests from 1 on; 0: the record is empty, or
+// being written. A reader has a consistent record if the number is the same before and after its
+// copy, and not 0.
 struct alignas(kCacheLineBytes) TraceRecord {
   uint64_t number = 0;
   uint64_t begin_ns = 0;  // monotonic_ns(), at station 0
@@ -81,15 +82,15 @@ struct TraceSubject {
 // here.
 class TraceRing {
  public:
-  // `records`, zeroed, outlive this. Requires: there is one at least.
+  // Call it once. Requires: `records` are zeroed, outlive this, and are at least one.
   void create(std::span<TraceRecord> records) noexcept {
     BP_ASSERT(!records.empty() && records_.empty());
     records_ = records;
   }
   bool is_there() const noexcept { return !records_.empty(); }
 
-  // Writes one record over the oldest. Cost: one cache line written, without a locked instruction
-  // (about 3 ns).
+  // Writes one record over the oldest. Requires: is_there(). Cost: one cache line written, without
+  // a locked instruction (about 3 ns).
   void write(uint8_t source, const RequestTrace& trace, const TraceSubject& subject) noexcept {
     BP_KEEPS_VALID(*this);
     TraceRecord& record = records_[next_];

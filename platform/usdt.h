@@ -2,8 +2,8 @@
 // program (.note.stapsdt) with its address and the locations of its arguments.
 //
 // A probe that nobody traces does nothing. Arguments are integers and pointers that the code has
-// anyway: none is computed for a probe. docs/trace.md lists all probes, and
-// tests/system/trace_test.py compares. This header is not installed: it needs systemtap-sdt-dev.
+// anyway: none is computed for a probe. docs/trace.md lists all probes; tests/system/trace_test.py
+// compares that list with the program. This header is not installed: it needs systemtap-sdt-dev.
 #pragma once
 
 #define SDT_USE_VARIADIC 1  // allows any number of arguments

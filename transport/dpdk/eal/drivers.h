@@ -5,10 +5,10 @@
 
 namespace bedplate {
 
-// Their names, separated by blanks, without "net_": DRIVERS of the Makefile. Static.
+// Their names, separated by blanks, without "net_": DRIVERS of scripts/mk/flags.mk. Static.
 const char* dpdk_drivers() noexcept;
 
-// Whether the driver `name` is linked in.
+// Whether the driver `name` (without "net_") is linked in.
 bool has_dpdk_driver(std::string_view name) noexcept;
 
 }  // namespace bedplate
