@@ -1,8 +1,9 @@
 // Says which PCI devices the DPDK drivers of this program support.
 //
 // DPDK compiles a text of each driver into the program, for its tool dpdk-pmdinfo.py:
-// "PMD_INFO_STRING= " and JSON with the identities of the devices. This searches the memory of the
-// program and its libraries for the texts. So it needs no table, and works before DPDK has started.
+// "PMD_INFO_STRING= " and JSON with the identities of the devices. has_pci_driver() searches the
+// memory of the program and its libraries for these texts. So it needs no table, and it works
+// before EAL has started.
 #pragma once
 
 #include <string_view>
@@ -11,10 +12,11 @@
 
 namespace bedplate {
 
-// Threads: any. Cost: a search of all read-only memory of the program, some milliseconds: for boot.
+// Threads: any. Cost: it reads all read-only memory of the program, which takes some milliseconds.
+// Call it only at boot.
 bool has_pci_driver(const PciIdentity& identity) noexcept;
 
-// Whether `driver_text`, from "PMD_INFO_STRING= " on, names such a device.
+// Whether `driver_text` lists this device. False unless the text begins with "PMD_INFO_STRING= ".
 bool is_driver_for(std::string_view driver_text, const PciIdentity& identity) noexcept;
 
 }  // namespace bedplate

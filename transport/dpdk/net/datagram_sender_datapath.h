@@ -1,8 +1,10 @@
-// Makes the frame of a datagram: by reference if the bytes are in a received buffer, otherwise by
-// copy. Computes the checksum if the port does not.
+// Makes the frame of a datagram. The frame refers to the bytes if they are in a buffer of a port
+// and this port sends several segments; otherwise it gets a copy. Computes the UDP checksum if the
+// port does not.
 //
-// The sum over bytes sent by reference is cached for one round, as they may not change before the
-// device has sent them. So bytes that go to many receivers are summed once.
+// The checksum of the last bytes sent by reference is cached for one round, because these bytes may
+// not change before the device has sent them. So bytes that go to many receivers in a row are
+// summed once.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +21,22 @@ struct DatagramFields {
   uint32_t byte_count = 0;
 };
 
+// Threads: the shard's.
 class DatagramSender {
  public:
-  // The bytes of the UDP and IP headers of a family: the MTU less these is the longest datagram.
+  // The bytes of the UDP and IP headers of a family. The longest datagram is the MTU less these.
   static uint32_t header_bytes(int family) noexcept;
 
+  // The arguments outlive it.
   DatagramSender(FrameSender& sender, NetCounters& counters) noexcept
       : sender_(sender), counters_(counters) {}
 
   // Makes the frame, without its destination on the link (FrameSender::set_destination). Returns
-  // nullptr if no buffer is free.
+  // nullptr if no buffer is free. Requires: both addresses are of one family; the datagram and its
+  // headers fit the port's MTU.
   rte_mbuf* make(const DatagramFields& fields) noexcept;
-  // A round has ended: received buffers may get other bytes from now on.
+  // Forgets the cached checksum. The stack calls it at the start of a round, because buffers may
+  // have new bytes then.
   void forget_sums() noexcept { summed_bytes_ = nullptr; }
 
  private:

@@ -1,12 +1,12 @@
 // Finds the MAC addresses of stations on the link: ARP (RFC 826, RFC 5227) and neighbour discovery
 // (RFC 4861). Asks for the addresses of others, answers for its own, and defends its own. If
-// configured so, follows IPv6 routers that announce themselves.
+// `takes_routers` is set, it uses the first IPv6 router that announces itself as the gateway.
 //
 // It does not probe before it uses an address, follow redirects, or take addresses from routers.
 //
-// Invariants, checked by is_valid(): 1. The router that announced itself is the IPv6 gateway, and
-// its lifetime ends at the next deadline; such a router is present only if they are followed. 2. It
-// sends at most kRouterAskMax router solicitations in a row, and none if routers are not followed.
+// Invariants, checked by is_valid(): 1. A router that announced itself is the IPv6 gateway, and its
+// lifetime ends at the next deadline. 2. It sends at most kRouterAskMax router solicitations in a
+// row. 3. Without `takes_routers` it follows no router and sends no router solicitation.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,14 @@
 
 namespace bedplate {
 
+// Threads: the shard's.
 class Discovery {
  public:
   static constexpr uint64_t kNever = Neighbours::kNever;
   static constexpr uint64_t kRouterAskNs = 4'000'000'000;  // RFC 4861, 10, as is the next constant
   static constexpr uint32_t kRouterAskMax = 3;
-  static constexpr uint64_t kDefendNs = 10'000'000'000;  // RFC 5227, 1.1
+  // RFC 5227, 1.1. All addresses together are defended at most once in this time.
+  static constexpr uint64_t kDefendNs = 10'000'000'000;
 
   // The arguments outlive it.
   Discovery(FrameSender& sender, Routes& routes, Neighbours& neighbours, NetCounters& counters,
@@ -34,13 +36,14 @@ class Discovery {
         counters_(counters),
         takes_routers_(takes_routers) {}
 
-  // Announces its addresses on the link, and solicits routers.
+  // Announces its addresses on the link. Solicits routers if it takes them and has no IPv6 gateway.
   void start(uint64_t now_ns) noexcept;
   // Asks for the MAC of `target` (NeighbourAsker::ask).
   void ask(const IpAddress& target, const rte_ether_addr* known) noexcept;
 
-  // Takes a received message of ARP, or of ICMPv6 of the types 133 to 137. Answers it only if
-  // `may_answer`. Returns the cause of a drop, or kNone.
+  // take_arp() takes a received ARP message; take_icmp6() takes one of ICMPv6 of the types 133 to
+  // 137. Without `may_answer` it only learns: it neither answers nor defends an address. Returns
+  // the cause of a drop, or kNone.
   PacketDrop take_arp(const ParsedPacket& packet, bool may_answer, uint64_t now_ns) noexcept;
   PacketDrop take_icmp6(const ParsedPacket& packet, bool may_answer, uint64_t now_ns) noexcept;
 
@@ -85,7 +88,7 @@ class Discovery {
   NetCounters& counters_;
   bool takes_routers_;
   uint32_t router_asked_count_ = 0;
-  uint64_t router_end_ns_ = 0;     // of the router's lifetime; 0: none has announced itself
+  uint64_t router_end_ns_ = 0;     // when the router's lifetime ends; 0: it follows no router
   uint64_t deadline_ns_ = kNever;  // of the next solicitation, or of the router's lifetime
   uint64_t next_defence_ns_ = 0;
 };

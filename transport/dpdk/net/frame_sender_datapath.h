@@ -1,6 +1,6 @@
 // Makes frames and gives them to the port's queue: the packet layer's only output.
 //
-// A frame is made from back to front: first the message, then the headers before it.
+// The caller makes a frame from back to front: first the message, then the headers before it.
 #pragma once
 
 #include <cstdint>
@@ -40,11 +40,12 @@ class FrameSender {
   const rte_ether_addr& mac() const noexcept { return mac_; }
   uint32_t mtu_bytes() const noexcept { return mtu_bytes_; }
 
-  // Makes a frame with `bytes` of a message, still undefined. Returns nullptr, and counts it, if no
-  // buffer is free, or a buffer is too short.
+  // Makes a frame with `bytes` undefined bytes for a message. Returns nullptr if no buffer is free,
+  // or a buffer is too short, and counts kNoBuffer.
   rte_mbuf* make(uint32_t bytes) noexcept;
 
-  // Puts the IP header before the frame's bytes. DF is set: nothing is fragmented.
+  // Puts the IP header before the frame's bytes. DF is set: nothing is fragmented. The port
+  // computes the IPv4 checksum if it can and the frame has RTE_MBUF_F_TX_IPV4; otherwise this does.
   void put_ip(rte_mbuf* frame, const IpFields& fields) const noexcept;
   void put_ethernet(rte_mbuf* frame, uint16_t ether_type, const rte_ether_addr& to) const noexcept;
   // Sets the destination of a frame that has an Ethernet header.
@@ -53,10 +54,11 @@ class FrameSender {
   // Puts the IPv6 and Ethernet headers before an ICMPv6 message, and sets its checksum.
   void put_icmp6(rte_mbuf* frame, const IpFields& fields, const rte_ether_addr& to) const noexcept;
 
-  // Takes ownership of the frame. Returns whether the port took it; a refused frame is freed and
-  // counted.
+  // Takes ownership of the frame. Returns whether the port took it. Frees a refused frame, and
+  // counts kQueueFull.
   bool send(rte_mbuf* frame) noexcept;
-  // Sends frames in their order. Returns how many the port took; the others stay the caller's.
+  // Sends frames in their order. Returns how many the port took, from the front; the others stay
+  // the caller's.
   uint32_t send_batch(std::span<rte_mbuf*> frames) noexcept;
 
  private:

@@ -6,8 +6,8 @@
 // query for some sources is answered with all wanted sources.
 //
 // Invariants, checked by is_valid(): 1. No report is due before next_deadline_ns(). 2. Between
-// calls no report is under construction. 3. A change is reported one to seven times, as the querier
-// asks.
+// calls no report is under construction. 3. A change is reported twice, or up to seven times
+// if the querier asks for more.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,25 @@
 
 namespace bedplate {
 
+// Threads: the shard's, but for changed(), which another thread may call before the start.
 class GroupReports {
  public:
   static constexpr uint64_t kNever = LinkGroup::kNever;
-  static constexpr uint64_t kReportIntervalNs = 1'000'000'000;  // between the reports of one change
-  static constexpr uint64_t kOldQuerierNs = 400'000'000'000;    // RFC 3376, 8.12: older querier
-  static constexpr uint32_t kRobustness = 2;                    // per change; a query may raise it
+  // The most between two reports of one change; the actual time is random.
+  static constexpr uint64_t kReportIntervalNs = 1'000'000'000;
+  // How long an older querier counts after its last query (RFC 3376, 8.12, which has 260 s).
+  static constexpr uint64_t kOldQuerierNs = 400'000'000'000;
+  static constexpr uint32_t kRobustness = 2;  // reports of a change, unless a query asks for more
 
   // The arguments outlive it.
   GroupReports(FrameSender& sender, const Routes& routes, Memberships& memberships,
                NetCounters& counters) noexcept;
 
-  // A socket joined or left `group`. The next advance() sends the first of Side::robustness
-  // reports.
+  // Notes that a socket joined or left `group`. The next advance() sends the first report. If the
+  // group is not reported and nobody is a member, frees its entry.
   void changed(LinkGroup& group) noexcept;
-  // Takes a received message of IGMP, or of ICMPv6 of the types 130 to 132 and 143. Returns the
-  // cause of a drop, or kNone.
+  // take_igmp() takes a received IGMP message; take_mld() takes one of ICMPv6 of the types 130 to
+  // 132 and 143. Only queries matter. Returns the cause of a drop, or kNone.
   PacketDrop take_igmp(const ParsedPacket& packet, uint64_t now_ns) noexcept;
   PacketDrop take_mld(const ParsedPacket& packet, uint64_t now_ns) noexcept;
 
@@ -42,7 +45,8 @@ class GroupReports {
   void advance(uint64_t now_ns) noexcept;
   uint64_t next_deadline_ns() const noexcept { return deadline_ns_; }
 
-  // Whether the group is reported at all: not if every station of a link is always a member.
+  // Whether the group is reported at all. Not reported: the groups of all stations (224.0.0.1,
+  // ff02::1), and IPv6 groups that do not leave the station.
   static bool is_reported(const IpAddress& group) noexcept;
 
   bool is_valid() const noexcept;

@@ -14,30 +14,33 @@
 
 namespace bedplate {
 
-// An error message of a router or the receiver: a datagram did not arrive.
+// An error message of a router or the receiver: a datagram did not arrive. Anybody can forge one,
+// so the caller checks that a socket could have sent the datagram.
 struct IcmpFailure {
-  int error_number = 0;  // an errno value; 0: the message is no such error
+  int error_number = 0;  // an errno value; 0: the message is not an error
   DatagramAddress from;  // the datagram's source
   DatagramAddress to;
   uint32_t mtu_bytes = 0;  // with EMSGSIZE: the path's MTU
 };
 
+// Threads: the shard's.
 class Icmp {
  public:
   static constexpr uint32_t kRepliesPerSecond = 1000;
   static constexpr uint32_t kRefusalsPerSecond = 100;
-  static constexpr uint32_t kBurst = 50;  // of each kind, at once
+  static constexpr uint32_t kBurst = 50;  // replies at once, and as many refusals
 
   // The arguments outlive it.
   Icmp(FrameSender& sender, const Routes& routes, NetCounters& counters) noexcept
       : sender_(sender), routes_(routes), counters_(counters) {}
 
-  // Takes a packet of the kind kIcmp4 or kIcmp6. Answers an echo request, to the station that sent
-  // the frame, if `may_answer`. An error goes into `failure`. Returns the cause of a drop, or
-  // kNone.
+  // Takes a packet of the kind kIcmp4 or kIcmp6. If `may_answer`, answers an echo request to the
+  // MAC address that sent the frame. Fills in `failure` from an error message. Returns the cause of
+  // a drop, or kNone.
   PacketDrop take(const ParsedPacket& packet, bool may_answer, uint64_t now_ns,
                   IcmpFailure& failure) noexcept;
   // Tells the sender of `packet`, a datagram to one of our addresses, that no socket has its port.
+  // Does nothing if the frame went to a broadcast or multicast MAC.
   void refuse(const ParsedPacket& packet, uint64_t now_ns) noexcept;
 
  private:

@@ -38,7 +38,7 @@ inline rte_be32_t ipv4_of(const IpAddress& address) noexcept {
   return value;
 }
 
-// Compares only the first four bytes of IPv4 addresses.
+// Compares only the first four bytes of IPv4 addresses. Two addresses of family 0 are the same.
 inline bool is_same(const IpAddress& one, const IpAddress& other) noexcept {
   return one.family == other.family &&
          (one.family == AF_INET6 ? std::memcmp(one.bytes, other.bytes, 16) == 0
@@ -61,7 +61,7 @@ inline bool is_link_local(const IpAddress& address) noexcept {
   return address.family == AF_INET6 && address.bytes[0] == 0xfe && address.bytes[1] >> 6 == 2;
 }
 
-// 127.0.0.0/8, or ::1; also IPv4-mapped IPv6 addresses, which no frame may have either.
+// 127.0.0.0/8 or ::1; also an IPv4-mapped IPv6 address, because no frame may have one either.
 inline bool is_loopback(const IpAddress& address) noexcept {
   if (address.family == AF_INET) return address.bytes[0] == 127;
   static constexpr uint8_t kLoopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
@@ -85,7 +85,8 @@ inline rte_ether_addr multicast_mac(const IpAddress& group) noexcept {
   return {{0x33, 0x33, bytes[12], bytes[13], bytes[14], bytes[15]}};
 }
 
-// ff02::1:ffXX:XXXX, the group that is asked for `address` (RFC 4291, 2.7.1).
+// ff02::1:ffXX:XXXX, the group to which stations send solicitations for `address` (RFC 4291,
+// 2.7.1).
 inline IpAddress solicited_node(const IpAddress& address) noexcept {
   BP_DCHECK(address.family == AF_INET6 && !is_multicast(address));
   IpAddress group{AF_INET6, {0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff}};

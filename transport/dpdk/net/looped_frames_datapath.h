@@ -1,7 +1,7 @@
-// Frames that a port sends to itself: to its own addresses, or to groups that its sockets have
-// joined. The packet layer receives them in its next round.
+// Queues frames that a port sends to itself: to its own addresses, or to groups that its sockets
+// may have joined. The packet layer receives them in its next rounds, a burst in each.
 //
-// A full queue drops the new frame and counts it.
+// If the queue is full, it drops the new frame and counts kQueueFull.
 #pragma once
 
 #include <cstdint>

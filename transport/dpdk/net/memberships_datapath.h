@@ -1,9 +1,10 @@
-// The groups that the sockets of one shard have joined, each with one source or with all; and for
-// each group of the link, which sources are wanted, or all.
+// The groups that the sockets of one shard have joined. A membership has one source, or all. For
+// each group of the link, this knows the wanted sources, or that all are wanted.
 //
 // Invariants, checked by is_valid(): 1. Each membership is free or in the list of its holder.
 // 2. Each membership in use has a group, which counts its memberships. A group without memberships
-// stays until its leave is reported.
+// stays until its leave is reported. Between leave() and GroupReports::changed() the invariants may
+// not hold.
 #pragma once
 
 #include <cstdint>
@@ -34,23 +35,27 @@ struct LinkGroup {
 class Memberships {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // The most sources of one group: a report has space for so many.
+  // The most sources of one group in a report. If no member of the group wants all sources, join()
+  // refuses more.
   static constexpr uint32_t kSourceCountMax = 64;
 
-  // The memberships of one socket: the index of the first one in its list.
+  // The memberships of one socket: the index of the first one in its list. kNone: it has none yet.
   using Holder = uint32_t;
 
   // Before the seal: it allocates. Requires: `count_max` is over 0.
   explicit Memberships(uint32_t count_max);
 
-  // `source` of family 0: all sources. Returns the group, whose report is due, or nullptr with
-  // `error_number` set: EINVAL (not a group, or a source of another family), EADDRINUSE (already
-  // joined), ENOBUFS (the table is full); leave() sets EADDRNOTAVAIL.
+  // `source` of family 0: all sources. Returns the group; the caller then passes it to
+  // GroupReports::changed(). Returns nullptr after an error, and sets `error_number`. join() sets
+  // EINVAL (not a group, or a source that is a group or of another family), EADDRINUSE (this holder
+  // has joined it with this source), or ENOBUFS (the table is full, or the group has
+  // kSourceCountMax sources). leave() sets EADDRNOTAVAIL (not joined with this source).
   LinkGroup* join(Holder& holder, const IpAddress& group, const IpAddress& source,
                   int& error_number) noexcept;
   LinkGroup* leave(Holder& holder, const IpAddress& group, const IpAddress& source,
                    int& error_number) noexcept;
-  // Leaves any group that the holder has joined. Returns nullptr if there is none.
+  // Leaves any one group that the holder has joined. Returns it, for GroupReports::changed(), or
+  // nullptr if there is none.
   LinkGroup* leave_any(Holder& holder) noexcept;
 
   // Whether the holder accepts a datagram from `source` to `group`. Cost: a look at each of its
@@ -58,11 +63,11 @@ class Memberships {
   bool accepts(const Holder& holder, const IpAddress& group,
                const IpAddress& source) const noexcept;
 
-  // Whether the holder has joined `group`, with any source.
+  // Whether the holder has joined `group`, with whatever source.
   bool has(const Holder& holder, const IpAddress& group) const noexcept;
 
-  // The groups have the indices 0 to group_count_max() - 1; some are unused. forget_if_left() frees
-  // a group that was left.
+  // The groups have the indices 0 to group_count_max() - 1; some are unused. find_group() returns
+  // nullptr if there is none. forget_if_left() frees a group without members.
   uint32_t group_count_max() const noexcept { return count_max_; }
   LinkGroup& group(uint32_t index) noexcept {
     BP_DCHECK(index < count_max_);
@@ -74,8 +79,8 @@ class Memberships {
   }
   LinkGroup* find_group(const IpAddress& address) noexcept;
   void forget_if_left(LinkGroup& group) noexcept;
-  // Fills in the wanted sources of the group, each once. Returns how many. Requires: the group does
-  // not want all sources.
+  // Fills in the wanted sources of the group, each once, and leaves out any beyond kSourceCountMax.
+  // Returns how many it filled in. Requires: the group does not want all sources.
   uint32_t sources(const LinkGroup& group, IpAddress (&sources)[kSourceCountMax]) const noexcept;
 
   bool is_valid() const noexcept;

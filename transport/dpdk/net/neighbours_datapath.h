@@ -2,16 +2,18 @@
 // cache, with the states of RFC 4861, 7.3.2, for both.
 //
 // Only our own sends create entries. Requests and announcements of other stations only update
-// existing entries, so a flood of them cannot fill the table or evict an entry. In a full table a
-// new entry replaces the least recently used of kLookedAtCount entries that are stale, or whose
-// station was asked and has not answered. It never evicts a reachable station, or a station that is
-// being probed.
+// existing entries, so a flood of them cannot fill the table or evict an entry.
+//
+// To make an entry, it looks at the next kLookedAtCount entries, and takes an unused one. If there
+// is none, it evicts the least recently used of those that are stale, or whose station was asked
+// and has not answered. It never evicts an entry that is reachable, delayed or being probed. It
+// drops the frames that wait for an evicted station, and does not tell their owners.
 //
 // Frames that wait for an answer are in one table for all neighbours (waiting_frames_datapath.h).
 //
 // Invariants, checked by is_valid(): 1. Exactly the used entries are in the chains of their
-// addresses. 2. Only an incomplete entry has waiting frames, as many as it counts, and each waiting
-// frame has an entry. 3. No incomplete, delayed or probed entry is due before next_deadline_ns().
+// addresses. 2. Only an incomplete entry has waiting frames, and it counts them; each waiting frame
+// has an entry. 3. No incomplete, delayed or probed entry is due before next_deadline_ns().
 #pragma once
 
 #include <cstdint>
@@ -43,10 +45,12 @@ struct Neighbour {
 // The interface by which Neighbours asks stations, and sends or drops waiting frames.
 class NeighbourAsker {
  public:
-  // `known`: the MAC address to confirm; nullptr: the question goes to all stations.
+  // Asks for the MAC of `target`. `known` is the MAC address to confirm. If it is nullptr, the
+  // question goes to all stations.
   virtual void ask(const IpAddress& target, const rte_ether_addr* known) noexcept = 0;
-  // send_waiting() sends a frame whose MAC is known now. drop_waiting() drops a frame that got no
-  // answer (`is_unresolved`), or that a full table has pushed out.
+  // Both take ownership of the frame. send_waiting() sends a frame whose MAC is known now.
+  // drop_waiting() drops a frame whose neighbour did not answer (`is_unresolved`), or that a full
+  // table has pushed out. For an unresolved frame it may call Neighbours again.
   virtual void send_waiting(rte_mbuf* frame, const rte_ether_addr& mac) noexcept = 0;
   virtual void drop_waiting(rte_mbuf* frame, bool is_unresolved) noexcept = 0;
 
@@ -57,17 +61,18 @@ class NeighbourAsker {
 // Threads: the shard's. No allocation after construction. Times: of one monotonic clock.
 class Neighbours {
  public:
-  static constexpr uint64_t kRetransmitNs = 1'000'000'000;  // RFC 4861, 10, as are the next ones
+  // The times and kAskedMax are those of RFC 4861, 10.
+  static constexpr uint64_t kRetransmitNs = 1'000'000'000;
   static constexpr uint64_t kReachableNs = 30'000'000'000;
   static constexpr uint64_t kDelayNs = 5'000'000'000;
   static constexpr uint32_t kAskedMax = 3;
-  static constexpr uint32_t kLookedAtCount = 64;
+  static constexpr uint32_t kLookedAtCount = 64;  // per new entry
   static constexpr uint64_t kNever = ~uint64_t{0};
 
   // How a message about a station changes its entry.
   struct Evidence {
     bool is_solicited = false;  // the message answers our question
-    bool is_override = false;   // the message replaces a known MAC address
+    bool is_override = false;   // the message may replace a known MAC address
   };
 
   struct Limits {
@@ -82,15 +87,16 @@ class Neighbours {
   Neighbours& operator=(const Neighbours&) = delete;
 
   // Returns the entry of a station to send to. If there is none, creates it and asks the station.
-  // If the entry has no MAC, the frame must wait(). nullptr: the table is full. Valid until the
-  // next call.
+  // If the entry has no MAC, the frame must wait(). Returns nullptr if no entry is free and none
+  // may be evicted. The entry is valid until the next use() or advance().
   Neighbour* use(const IpAddress& address, uint64_t now_ns) noexcept;
-  // Lets `frame` wait for the answer. If too many frames wait, drops the oldest of all.
-  // Requires: the entry has no MAC.
+  // Lets `frame` wait for the answer, and takes ownership of it. If too many frames wait, drops the
+  // oldest of all. Requires: the entry has no MAC.
   void wait(Neighbour& neighbour, rte_mbuf* frame) noexcept;
 
-  // Learns that `address` has `mac`, and sends the waiting frames of its entry. Returns whether
-  // there is an entry.
+  // Learns that `address` has `mac`, and sends the waiting frames of its entry. If the entry has
+  // another MAC and the evidence does not override it, the MAC stays, and a reachable entry becomes
+  // stale. Returns whether there is an entry.
   bool learn(const IpAddress& address, const rte_ether_addr& mac, const Evidence& evidence,
              uint64_t now_ns) noexcept;
   // Whether the station was asked and has not answered yet.

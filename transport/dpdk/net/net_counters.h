@@ -1,4 +1,4 @@
-// A packet layer's counters: one set for each queue of a port.
+// The counters of a packet layer. Each queue of a port has one set.
 #pragma once
 
 #include <cstdint>
@@ -9,52 +9,55 @@ namespace bedplate {
 
 class CounterTable;
 
-// The cause of a dropped frame. kNone: it was not dropped.
+// The cause of a dropped frame. kNone means that it was not dropped.
 enum class PacketDrop : uint8_t {
   kNone,
   kTooShort,          // a header does not fit into the frame
   kOtherVlan,         // a tag that does not match the port's configuration
-  kOtherMac,          // to another station
+  kOtherMac,          // to another station, or from a group or from our own MAC
   kEtherType,         // not ARP, IPv4 or IPv6
   kIpHeader,          // an invalid version, length or option
   kIpChecksum,        // of the IPv4 header
-  kIpSource,          // the source is multicast, broadcast, loopback or one of our own addresses
-  kIpDestination,     // not this port's, or a group that no socket has joined
+  kIpSource,          // the source is none, multicast, broadcast, loopback, or our own address
+  kIpDestination,     // not this port's, or a group or broadcast that no socket takes
   kFragment,          // there is no reassembly
-  kExtensionHeaders,  // too many of them, or too long
-  kRoutingHeader,     // RFC 5095
+  kExtensionHeaders,  // too many of them, too long, or with an option that must be refused
+  kRoutingHeader,     // RFC 5095, or an IPv4 source route
   kProtocol,          // not UDP, ICMP, IGMP or MLD
   kScattered,         // its bytes are in several buffers: the port's buffers are too small
   kUdpLength,
   kUdpChecksum,  // wrong; on IPv6 also if it is missing
   kNoSocket,     // no socket takes that port and sender
-  kSocketFull,   // the socket keeps as many buffers as it may
+  kSocketFull,   // the socket has as many pending and kept datagrams as it may
   kArp,
-  kIcmp,         // bad length or checksum, or a quote that is not of our datagram
+  kIcmp,         // bad length or checksum, a quote not of our datagram, or a useless MTU
   kNeighbour,    // neighbour discovery with a hop limit, option or address that RFC 4861 refuses
-  kGroups,       // the same for IGMP or MLD
-  kRateLimited,  // an answer that was suppressed
+  kGroups,       // an invalid IGMP or MLD message
+  kRateLimited,  // an answer, or a copy for the other shards, beyond the rate limit
   kUnresolved,   // to send: the neighbour did not answer
-  kWaitingFull,  // to send: too many frames wait for neighbours
-  kNoBuffer,     // an answer or a copy for which the port had no mbuf
-  kQueueFull,    // the port's queue, for an answer, or another shard's ring was full
+  kWaitingFull,  // to send: too many frames wait, or too many neighbours
+  kNoBuffer,     // a frame to send: the port had no mbuf; a socket may send its datagram again
+  kQueueFull,    // full: the port's queue for an answer, the looped frames, or another shard's ring
   kCount
 };
 inline constexpr uint32_t kDropCount = static_cast<uint32_t>(PacketDrop::kCount);
 
-// "too-short", as `bedplate stats` names it. Static. Threads: any.
+// Returns "too-short" for kTooShort. `bedplate stats` names its counter drop_too_short. The text is
+// static. Threads: any.
 const char* to_text(PacketDrop cause) noexcept;
 
-// Written by the shard. Zeroed memory is a valid set.
+// The shard writes them. Zeroed memory is a valid set.
 struct NetCounters {
   Counter received_frames;
   Counter received_datagrams;
   Counter received_bytes;  // of datagrams
   Counter sent_frames;
   Counter sent_datagrams;
-  Counter sent_bytes;    // of datagrams
-  Counter copied_bytes;  // of them, copied into frames; the others were sent by reference
-  Counter summed_bytes;  // of datagrams sent, summed in software
+  Counter sent_bytes;  // of datagrams
+  // Bytes of datagrams that were copied into frames, and bytes that were summed in software. Both
+  // also count frames that the port then refused.
+  Counter copied_bytes;
+  Counter summed_bytes;
   Counter truncated_datagrams;
   Counter looped_frames;  // multicast of our own, and datagrams to our own addresses
   Counter handed_frames;  // to other shards

@@ -1,5 +1,5 @@
-// The other shards of a port, as the packet layer of one shard sees them: it hands frames over to
-// them, and takes frames from them. PortShared has the rules and the rings.
+// Hands frames over to the other shards of a port, and takes frames from them, for the packet layer
+// of one shard. PortShared has the rules and the rings.
 //
 // It does not look into frames.
 #pragma once
@@ -19,15 +19,15 @@ namespace bedplate {
 // Threads: the shard's.
 class OtherShards {
  public:
-  // `shared`, of a port with several queues, and `counters` outlive it. nullptr: no other shards.
-  // `queue_index`: this shard's.
+  // `shared` and `counters` outlive it. If `shared` is nullptr, there are no other shards.
+  // `queue_index` is that of this shard.
   OtherShards(PortShared* shared, uint32_t queue_index, NetCounters& counters) noexcept
       : shared_(shared), queue_index_(queue_index), counters_(counters) {}
 
   bool are_there() const noexcept { return shared_ != nullptr; }
 
-  // Whether any shard, this one included, may have a socket of `udp_port`. False without other
-  // shards.
+  // Whether any shard, this one included, may have a socket of `udp_port`. False if are_there() is
+  // false, even if this shard has such a socket.
   bool is_owned(uint16_t udp_port) const noexcept {
     return shared_ != nullptr && shared_->owners(udp_port) != 0;
   }
@@ -42,18 +42,19 @@ class OtherShards {
   }
 
   // Hands the frame, by another reference, to each other shard that may have a socket of
-  // `udp_port`. Returns whether there is such a shard. `is_own`: this port sent the frame to
-  // itself.
+  // `udp_port`. Returns whether there is such a shard, even if its ring was full. `is_own` means
+  // that this port sent the frame to itself.
   bool hand_to_owners(rte_mbuf* frame, uint16_t udp_port, bool is_own) noexcept {
     const uint32_t others = shared_ != nullptr ? others_with(udp_port) : 0;
     if (others != 0) hand_over(frame, others, is_own);
     return others != 0;
   }
-  // Hands a frame to all other shards, because all learn from it.
+  // Hands a control frame, by another reference, to all other shards, because all learn from it.
+  // Frames beyond kControlPerSecond are not handed over, but counted (kRateLimited).
   void hand_to_all(rte_mbuf* frame, uint64_t now_ns) noexcept;
 
-  // Whether other shards have handed frames over. take() takes these, and returns how many; it
-  // requires are_there().
+  // Whether other shards have handed frames over. take() takes as many as fit, and returns how
+  // many; the caller owns them. take() requires are_there().
   bool have_handed() const noexcept {
     return shared_ != nullptr && shared_->has_frames(queue_index_);
   }
@@ -66,7 +67,7 @@ class OtherShards {
   static constexpr uint32_t kControlPerSecond = 4000;  // frames that go to all shards
   static constexpr uint32_t kControlBurst = 256;
 
-  // A bit for the queue of each such shard.
+  // A bit for the queue of each other shard that may have a socket of `udp_port`.
   uint32_t others_with(uint16_t udp_port) const noexcept {
     return shared_->owners(udp_port) & ~(1U << queue_index_);
   }

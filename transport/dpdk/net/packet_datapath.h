@@ -1,7 +1,7 @@
 // Parses a frame: reads each header once, and checks every length and offset before it is used.
 //
 // It writes nothing, keeps no state, and reads no byte beyond the frame. All headers must be in the
-// frame's first segment, and the bytes of a datagram in one segment, the first or a later one.
+// frame's first segment. The bytes of a datagram must be in one segment, the first or a later one.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ParsedPacket {
   PacketKind kind = PacketKind::kArp;
   rte_ether_addr from_mac = {};
   rte_ether_addr to_mac = {};
-  IpAddress from;  // from here on ARP sets only `message`
+  IpAddress from;  // from here on ARP sets only `message` and `message_bytes`
   IpAddress to;
   uint8_t hops = 0;  // time to live, or hop limit
   Ecn ecn = Ecn::kNone;
@@ -48,11 +48,11 @@ struct PacketFilter {
   bool is_trusted = false;
 };
 
-// Returns kNone and fills in `packet`, or the cause of the drop; `packet` is undefined then.
-// Requires: the lengths in the mbufs are right.
+// Fills in `packet` and returns kNone, or returns the cause of the drop and leaves `packet`
+// undefined. Requires: the lengths in the mbufs are right. Threads: any.
 PacketDrop parse_packet(rte_mbuf* frame, const PacketFilter& filter, ParsedPacket& packet) noexcept;
 
-// The sum of RFC 1071 over the pseudo header of UDP and ICMPv6, not yet folded (it fits 20 bits).
+// The sum of RFC 1071 over the pseudo header of UDP and ICMPv6, not yet folded (it fits 21 bits).
 uint32_t pseudo_header_sum(const IpAddress& from, const IpAddress& to, uint8_t protocol,
                            uint32_t bytes) noexcept;
 // Folds such a sum to 16 bits.

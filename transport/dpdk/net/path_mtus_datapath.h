@@ -1,8 +1,8 @@
 // Path MTUs below the link's, as routers have reported them (RFC 1191, RFC 8201). A report expires
 // after ten minutes; then a larger packet may be tried again.
 //
-// A full table forgets the oldest report. A report below the minimum (kMinIpv4, kMinIpv6) is
-// ignored.
+// A full table forgets the oldest report. It ignores a report below the minimum (kMinIpv4,
+// kMinIpv6), and a report that would raise a known MTU.
 //
 // Invariants, checked by is_valid(): 1. Each address is in the table once. 2. No path has an MTU
 // below the minimum, or expires after the last report does.
@@ -26,7 +26,7 @@ class PathMtus {
   // Before the seal: it allocates. Requires: `count_max` is over 0.
   explicit PathMtus(uint32_t count_max);
 
-  // Takes a router's report. Returns whether it was accepted.
+  // Takes a router's report for the destination `to`. Returns false if it ignores the report.
   bool learn(const IpAddress& to, uint32_t mtu_bytes, uint64_t now_ns) noexcept {
     BP_KEEPS_VALID(*this);
     if (mtu_bytes < min_bytes(to.family)) return false;
@@ -46,7 +46,8 @@ class PathMtus {
     return true;
   }
 
-  // `otherwise`: the link's MTU. Cost: a look at each path, if any is known.
+  // Returns the known MTU of the path to `to`, or `otherwise`, the link's, if that is smaller or
+  // none is known. Cost: a look at each path, if any is known.
   uint32_t mtu_bytes(const IpAddress& to, uint32_t otherwise, uint64_t now_ns) const noexcept {
     BP_DCHECK(to.family != 0 && "an unused entry has none");
     if (now_ns >= end_ns_) return otherwise;

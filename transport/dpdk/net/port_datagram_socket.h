@@ -2,17 +2,18 @@
 // packet layer.
 //
 // Differences from the kernel's sockets:
-// - Received datagrams are in the port's buffers. A shape says how many may be lent and kept; the
-//   socket has no memory of its own. While all are kept, new datagrams are dropped and counted at
-//   once.
-// - Bytes in a received buffer of any port are sent by reference: they must not change until the
-//   device has sent them, but may be released at once. All other bytes are copied.
+// - Received datagrams are in the port's buffers; the socket has no buffers of its own. The shape
+//   says how many datagrams it may hold. While all are kept, new datagrams are dropped and counted
+//   at once.
+// - Bytes in a buffer of any port are sent by reference, if this port sends several segments. They
+//   must not change until the device has sent them, but may be released at once. All other bytes
+//   are copied.
 // - Nothing is fragmented: a datagram that exceeds the path MTU is refused (EMSGSIZE).
 // - A datagram to an address of its own port stays in this process: a socket of this shard gets it,
 //   or else a socket of another shard of the port.
 // - joins_received and the queue lengths have no effect: nothing is coalesced, and the queue is the
-//   port's. `interface` is the port's name, or none. A broadcast is received, but cannot be sent
-//   (EACCES).
+//   port's. headroom_bytes must be 0. `interface` is the port's name, or none. The socket receives
+//   broadcasts, but cannot send any (EACCES), even with sends_broadcast.
 #pragma once
 
 #include <memory>
@@ -50,7 +51,7 @@ class PortDatagramSocket final : public DatagramSocket {
   void release(const std::byte* bytes) noexcept override;
 
   bool is_valid() const noexcept;
-  // Whether deliver() has datagrams for the owner; whether it waits for tell_room().
+  // is_pending(): deliver() has datagrams for the owner. wants_room(): it waits for tell_room().
   bool is_pending() const noexcept { return is_started_ && pending_count_ > 0; }
   bool wants_room() const noexcept { return wants_room_; }
 
@@ -71,12 +72,14 @@ class PortDatagramSocket final : public DatagramSocket {
   // Whether it takes a datagram to a group, or a broadcast.
   bool takes_from_many(const DatagramAddress& to, const DatagramAddress& from) const noexcept;
   bool has_joined(const IpAddress& group) const noexcept;
-  // Takes a frame with a datagram, for deliver(). Returns kNone, or why it refuses the frame.
+  // Takes a frame with a datagram, for deliver(). Returns kNone, or the cause why it refuses the
+  // frame, which stays the caller's then.
   PacketDrop push(rte_mbuf* frame, const ParsedPacket& packet, uint64_t wall_ns) noexcept;
-  // deliver() and tell_room() call the owner, which may close the socket.
+  // These call the owner, which may close the socket. tell_room() returns 1 if the socket was
+  // waiting for room, otherwise 0.
   void deliver() noexcept;
   void tell_failure(int error_number, const DatagramAddress& to) noexcept;
-  uint32_t tell_room() noexcept;  // 1: it was waiting
+  uint32_t tell_room() noexcept;
 
  private:
   // Datagrams for the owner, and the mbufs that hold them.

@@ -6,14 +6,17 @@
 // 1. Each shard has neighbours, paths, memberships and sockets of its own, and asks and reports for
 //    itself. Several reports of one host add up (RFC 3376, 6.4; RFC 3810, 7.4).
 // 2. The shard that receives a frame answers it: echo, ARP, neighbour solicitations.
-// 3. ARP, ICMP, neighbour discovery and queries are also handed to all other shards. These learn
-//    from them, and answer only queries for groups of their own.
-// 4. A datagram is delivered on the shard that receives it, if a socket there takes it. Otherwise,
-//    and always if it is multicast, it is handed to the shards that have a socket of its port.
-// No frame is handed over twice. A full ring drops the frame, which is counted.
+// 3. The shard that receives a message of ARP, ICMP (except an echo request), neighbour discovery,
+//    IGMP or MLD also hands it to all other shards. These learn from it, and answer only queries
+//    for groups of their own.
+// 4. A datagram to one station is delivered on the shard that receives it, if a socket there takes
+//    it. Otherwise the shard hands it to the shards that may have a socket of its port. It always
+//    hands over a datagram to a group or a broadcast.
+// No frame is handed over twice. If a ring is full, the frame is dropped and counted.
 //
-// So one UDP port is bound on one shard, or on all of them with shares_port. If a switch ends a
-// group at a host's first leave (immediate leave), join the group on one shard only.
+// So bind a UDP port on one shard, or on all of them with shares_port; bind() does not check this.
+// If a switch ends a group at a host's first leave (immediate leave), join the group on one shard
+// only.
 #pragma once
 
 #include <atomic>
@@ -28,16 +31,16 @@ struct rte_ring;
 
 namespace bedplate {
 
-// Threads: any; take(): the queue's shard.
+// Threads: any, but only the shard of a queue calls take() for it.
 class PortShared {
  public:
   static constexpr uint32_t kQueueCountMax = 32;
 
   struct Options {
     uint32_t queue_count = 1;          // 1 to kQueueCountMax
-    uint32_t ring_frame_count = 1024;  // a power of two
+    uint32_t ring_frame_count = 1024;  // a power of two; a ring holds one frame fewer
     // Wakes the shard of a queue (EventLoop::doorbell().ring()). The shard that hands a frame over
-    // calls it. nullptr: the shards poll.
+    // calls it, on its own thread. If it is nullptr, the shards poll.
     void (*wake)(void* context, uint32_t queue_index) noexcept = nullptr;
     void* context = nullptr;
   };
@@ -66,7 +69,7 @@ class PortShared {
   };
   // Hands a frame over. Returns false if the ring is full; the frame stays the caller's.
   bool hand_over(uint32_t queue_index, const Handed& handed) noexcept;
-  // Takes the frames that were handed over. Returns how many.
+  // Takes the frames that were handed over, as many as fit. Returns how many; the caller owns them.
   uint32_t take(uint32_t queue_index, std::span<Handed> handed) noexcept;
   bool has_frames(uint32_t queue_index) const noexcept;
 

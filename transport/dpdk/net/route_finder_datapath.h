@@ -1,4 +1,4 @@
-// Finds the route of a datagram: its source address, the MAC of its next hop, and its longest size.
+// Finds the route of a datagram: its source address, the MAC of its next hop, and the path's MTU.
 //
 // If the next hop's MAC is unknown, this asks the station, and the frame must wait for the answer
 // (Neighbours::wait).
@@ -16,9 +16,11 @@ namespace bedplate {
 struct DatagramRoute {
   IpAddress from;
   uint32_t mtu_bytes = 0;
-  bool is_own = false;             // to this port itself: no frame leaves
-  rte_ether_addr mac = {};         // the next hop's, unless is_own
-  Neighbour* waits_for = nullptr;  // the entry without a MAC; valid until the next find()
+  bool is_own = false;      // to this port itself: no frame leaves
+  rte_ether_addr mac = {};  // the next hop's, or the group's; not set if is_own or waits_for
+  // The neighbour whose MAC is unknown, or nullptr. Valid until the next find() or
+  // Neighbours::advance().
+  Neighbour* waits_for = nullptr;
 };
 
 // Threads: the shard's.
@@ -33,7 +35,9 @@ class RouteFinder {
         link_mtu_bytes_(link_mtu_bytes),
         counters_(counters) {}
 
-  // `from`: none, or one of the port's own addresses. Returns 0 or an errno value.
+  // `from`: none, or one of the port's own addresses, of the family of `to`. Returns 0 or an errno
+  // value: EACCES (a broadcast), ENETUNREACH, ENOBUFS (the table of neighbours is full). After an
+  // error `route` is undefined.
   int find(const IpAddress& to, const IpAddress& from, uint64_t now_ns,
            DatagramRoute& route) noexcept;
 

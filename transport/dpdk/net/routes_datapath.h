@@ -9,14 +9,16 @@
 
 namespace bedplate {
 
+// Threads: the shard's, but for calls before the start.
 class Routes {
  public:
   static constexpr uint32_t kAddressCountMax = 17;  // including the link-local one
 
-  // Requires: space for one more, and a new address; its prefix is no longer than an address.
+  // Adds an address of the port. Requires: there are fewer than kAddressCountMax; the address is
+  // new; its prefix is no longer than an address.
   void add(const IpPrefix& address) noexcept;
-  // Sets the gateway. An address of family 0 removes it. Requires: any other `gateway` is of
-  // `family`.
+  // Sets the gateway of `family`. A `gateway` of family 0 removes it. Requires: `gateway` is of
+  // `family`, or of family 0.
   void set_gateway(int family, const IpAddress& gateway) noexcept;
   const IpAddress& gateway(int family) const noexcept {
     return family == AF_INET6 ? gateway6_ : gateway4_;
@@ -31,15 +33,17 @@ class Routes {
   bool is_own(const IpAddress& address) const noexcept;
   // Whether it is the broadcast address of the link, or of one of its networks; IPv6 has none.
   bool is_broadcast(const IpAddress& address) const noexcept;
-  // Whether it is in the network of one of the port's addresses, or link-local.
+  // Whether it is in the network of one of the port's addresses, the link-local one included.
   bool is_on_link(const IpAddress& address) const noexcept {
     return find_network(address) != kNone;
   }
-  // The station that gets packets to `to`, which is no group; none: no route.
+  // Returns the station on the link that gets packets to `to`, or none if there is no route.
+  // Requires: `to` is not a group.
   IpAddress next_hop(const IpAddress& to) const noexcept;
-  // The source address for `to` (RFC 6724, simplified): our address in the network of `to`, or of
-  // the gateway; else our first address that is not link-local. For a group of link scope: our
-  // link-local address. None: no address fits.
+  // Returns the source address for `to` (RFC 6724, simplified): our address in the network of `to`,
+  // or of the gateway; else our first address that is not link-local. For a group of link scope it
+  // is our link-local address. If there is no such address, it is any address of the family; if
+  // there is none, none.
   IpAddress source_for(const IpAddress& to) const noexcept;
 
  private:

@@ -9,7 +9,7 @@ namespace bedplate {
 // Threads: the shard's, but for calls before the start.
 class SocketGroups {
  public:
-  // Both outlive it.
+  // The arguments outlive it.
   SocketGroups(Memberships& memberships, GroupReports& reports) noexcept
       : memberships_(memberships), reports_(reports) {}
 

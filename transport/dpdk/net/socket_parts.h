@@ -14,13 +14,13 @@
 
 namespace bedplate {
 
-// Flags that sockets set for the packet layer, which then serves them in its round.
+// Flags that sockets set for the packet layer. It then serves the sockets in its next round.
 struct SocketNotes {
   bool has_pending = false;  // a started socket has datagrams
   bool wants_room = false;   // a socket waits for space in the port's queue
 };
 
-// Made once by the packet layer, which outlives its sockets. Each socket has a copy.
+// The packet layer makes it once, and outlives its sockets. Each socket has a copy.
 struct SocketParts {
   const char* name;           // the port's
   const NetTime& time;        // of the current event
@@ -29,8 +29,8 @@ struct SocketParts {
   SocketGroups& groups;       // joins and leaves groups
   RouteFinder& route_finder;  // finds the route to a receiver
   Neighbours& neighbours;     // holds frames that wait for a MAC
-  DatagramSender& datagrams;  // makes its frames
-  FrameSender& frames;        // sends them
+  DatagramSender& datagrams;  // makes frames
+  FrameSender& frames;        // sends frames
   LoopedFrames& looped;       // takes the frames to this port itself
   SocketNotes& notes;
   NetCounters& counters;

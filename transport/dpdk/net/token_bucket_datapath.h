@@ -1,4 +1,4 @@
-// A token bucket for packets: limits their rate, and how many may come at once.
+// A token bucket for packets: limits their rate, and how many may come at once. It begins full.
 #pragma once
 
 #include <algorithm>
@@ -8,15 +8,16 @@
 
 namespace bedplate {
 
+// Threads: its owner's.
 class TokenBucket {
  public:
-  // Requires: both are over 0.
+  // Requires: `per_second` is 1 to 1,000,000,000; `burst` is over 0.
   TokenBucket(uint32_t per_second, uint32_t burst) noexcept
       : token_ns_(1'000'000'000 / per_second), full_ns_(token_ns_ * burst), saved_ns_(full_ns_) {
     BP_ASSERT(token_ns_ > 0 && burst > 0);
   }
 
-  // Whether one more packet is allowed; counts it if so. Times: of one monotonic clock.
+  // Whether one more packet is allowed. If so, takes its token. Times: of one monotonic clock.
   bool try_take(uint64_t now_ns) noexcept {
     BP_DCHECK(now_ns >= last_ns_);
     saved_ns_ = std::min(full_ns_, saved_ns_ + std::min(full_ns_, now_ns - last_ns_));

@@ -1,9 +1,9 @@
 // The UDP ports of a shard's sockets: binds sockets to ports, and tells the other shards which
 // ports are bound.
 //
-// Invariants: 1. A bound socket is in the socket table, and is distinguishable from the others of
-// its port. (bind) 2. The other shards see a bucket of ports as this shard's exactly if it has a
-// socket in the bucket. (bind, release)
+// Invariants: 1. A bound socket is in the socket table, and does not collide with another socket of
+// its port. (bind) 2. The other shards see a bucket of ports as this shard's if it has a socket in
+// the bucket, and only then. (bind, release)
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,12 @@ class UdpPorts {
   UdpPorts(SocketTable& sockets, const Routes& routes, OtherShards& others) noexcept
       : sockets_(sockets), routes_(routes), others_(others) {}
 
-  // Binds `socket` to its local address; chooses a port if the address has none. Returns 0 or an
-  // errno value. Requires: it is not open.
+  // Binds `socket` to its local address; chooses a port if the address has none. A chosen port has
+  // no socket on another shard; a given port may have one. Returns 0 or an errno value:
+  // EADDRNOTAVAIL (not an address of the stack), EADDRINUSE, ENOBUFS (too many sockets). Requires:
+  // it is not open.
   int bind(PortDatagramSocket& socket) noexcept;
+  // Requires: it is bound.
   void release(PortDatagramSocket& socket) noexcept;
 
   // Whether a socket of `port`, here or on another shard, may have joined the group.

@@ -1,7 +1,8 @@
 // Frames of all neighbours that wait for MAC addresses, in their order of arrival. If the table is
 // full, the oldest frame leaves: its station has had the longest time to answer.
 //
-// It knows a neighbour only by a number, and neither sends nor drops frames.
+// It knows a neighbour only by a number. It sends no frame, and frees frames only in its
+// destructor.
 //
 // Invariants, checked by is_valid(): 1. At most count_max() frames wait. 2. Exactly the used
 // entries have a frame.
@@ -36,8 +37,8 @@ class WaitingFrames {
   // Cost: a look at all waiting frames.
   uint32_t count_of(uint32_t neighbour) const noexcept;
 
-  // Adds `frame` as the youngest. If the table was full, returns the oldest frame, which is the
-  // caller's then; otherwise none.
+  // Adds `frame` as the youngest, and owns it. If the table was full, returns the oldest frame,
+  // which is the caller's then; otherwise the returned `frame` is nullptr.
   Waiting push(uint32_t neighbour, rte_mbuf* frame) noexcept;
 
   // Passes each frame of `neighbour`, the oldest first, to take(rte_mbuf*), which then owns it.
