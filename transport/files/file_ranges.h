@@ -1,5 +1,5 @@
-// Constants of both backends of files: how they ask the kernel to zero or give back ranges, and how
-// much one call moves.
+// Constants of the backends of files: how they ask the kernel to allocate, zero or give back
+// ranges, and how much one request moves.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 
 namespace bedplate {
 
-// One call of the kernel moves at most 2 GiB less a page, and io_uring's lengths have 32 bits.
+// The most bytes that one request moves. A call of the kernel moves at most 2 GiB less a page, and
+// io_uring's lengths have 32 bits.
 inline constexpr uint64_t kFilePieceBytesMax = kGiB;
 
 // Requires: `action` allocates, zeroes or discards a range.

@@ -1,8 +1,9 @@
-// Files without io_uring: a thread beside the shard, which blocks in the shard's stead.
+// Files without io_uring: a thread beside the shard blocks in the shard's stead. With io_uring it
+// only finds extents (the `searcher` of Files::open): io_uring has no lseek(2).
 //
 // Operations travel to the thread and back through two lanes of pointers, each with a doorbell. So
 // neither side allocates or locks, and a sleeping shard wakes. The thread carries out one operation
-// after the other: it keeps the contract, and is not made for speed.
+// after the other. It keeps the contract, but is not made for speed.
 #pragma once
 
 #include <atomic>

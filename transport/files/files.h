@@ -29,7 +29,7 @@ class File;
 class Files;
 
 enum class FileAction : uint8_t {
-  kRead,         // ends at the end of the file; `result` is the number of bytes there
+  kRead,         // all bytes, or those up to the end of the file; `result` is their number
   kWrite,        // all bytes, or an error
   kSync,         // earlier writes reach the medium, and so do the file's times (fsync(2))
   kSyncData,     // earlier writes, and what it takes to read them again (fdatasync(2))
@@ -62,9 +62,10 @@ struct FileOperation {
   void (*completed)(void* context, int64_t result) noexcept = nullptr;
   void* context = nullptr;
 
-  bool is_in_flight = false;  // the backend's, as are the fields below; anybody may read it
-  bool is_polled = false;     // the polled backend has it
-  HeapOwner asker = {};       // the heap owner when it began
+  // The fields below are for Files and its backends; the owner may read is_in_flight.
+  bool is_in_flight = false;
+  bool is_polled = false;  // the polled backend has it
+  HeapOwner asker = {};    // the heap owner when it began
   uint64_t moved_bytes = 0;
   int64_t answer = 0;  // the kernel's, from another thread
   File* file = nullptr;
@@ -88,11 +89,12 @@ struct FileOptions {
   // How many operations the kernel has at once; more wait for their turn, in order.
   uint32_t operation_count_max = 1;
   uint64_t bytes = 0;  // its length
-  // If not 1: the file is opened with O_DIRECT, and memory, offset and bytes are multiples of this.
+  // If not 1: the file is opened with O_DIRECT. Then memory, offset and bytes of each read and
+  // write are multiples of this.
   uint32_t alignment_bytes = 1;
   bool tells_extents = false;  // kExtents is allowed
-  // Reads and writes within these limits are polled, if Files::open has a backend for that. If set,
-  // the file is opened with O_DIRECT.
+  // Reads and writes within these limits are polled, if Files::open has a backend for that; durable
+  // writes never are. Requires, if set: the file is opened with O_DIRECT.
   PolledLimits polled = {};
   FileCounters* counters = nullptr;
 };
@@ -102,8 +104,8 @@ class File {
  public:
   // Starts `operation`. Operations in flight at the same time take place in any order; a sync
   // covers the operations that had completed before it began. After Files::close() it does nothing,
-  // and `completed` is not called. Requires: it is not in flight and has a callback; it ends below
-  // 2^63. Cost: with io_uring no system call of its own (it goes with the shard's next
+  // and `completed` is not called. Requires: it is not in flight and has a callback; its range ends
+  // below 2^63. Cost: with io_uring no system call of its own (it goes with the shard's next
   // io_uring_enter); with the thread a ring of the doorbell.
   void begin(FileOperation& operation) noexcept;
 
@@ -159,9 +161,9 @@ class Files {
   ~Files() = default;
 
   // Before the seal. Requires: called once; each of `files` has its fd, its counters and at least
-  // one operation; `backend` and `keys` outlive close(). `searcher`: carries out kExtents for files
-  // that tell extents; nullptr: `backend` does, or there are no such files. `polled`: carries out
-  // reads and writes within the limits of polled files; nullptr: no file is polled. Errors: the
+  // one operation; the backends and `keys` outlive close(). `searcher`: carries out kExtents for
+  // files that tell extents; nullptr: `backend` does, or there are no such files. `polled`: carries
+  // out reads and writes within the limits of polled files; nullptr: no file is polled. Errors: the
   // backends'.
   Result<void> open(std::span<const FileOptions> files, FileBackend& backend, const KeyTable& keys,
                     FileBackend* searcher = nullptr, FileBackend* polled = nullptr);

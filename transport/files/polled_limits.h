@@ -1,11 +1,11 @@
-// Limits of a drive's polled requests. For a polled request we ask the kernel for the outcome,
-// again and again, instead of waiting for an interrupt (IORING_SETUP_IOPOLL).
+// Limits of a drive's polled requests. For a polled request a shard asks the kernel for the
+// outcome, again and again, instead of waiting for an interrupt (IORING_SETUP_IOPOLL).
 //
 // The kernel's block layer splits a request that exceeds the drive's limits, but it cannot split a
 // polled one: kernels that mark a polled request REQ_NOWAIT (Linux 6.1 does) refuse it, and
 // io_uring then retries it for ever. So a request that would be split is not polled; these limits
-// tell which requests that are. If the limits cannot be known (drives made of others, file systems
-// on several), nothing is polled.
+// tell which requests those are. If the limits cannot be known (drives made of others, file systems
+// that may lie on several drives), nothing is polled.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ struct PolledLimits {
   // The most pages, of kPageBytes, that a request may touch. The kernel may make a segment of each
   // page, even of adjacent ones.
   uint32_t page_count_max = 0;
-  // No request crosses a multiple of this on the drive, nor comes nearer to one than `slack_bytes`;
-  // 0: the drive has no such boundary.
+  // No request crosses a multiple of this on the drive, or ends within `slack_bytes` before one; 0:
+  // the drive has no such boundary.
   uint64_t chunk_bytes = 0;
   uint64_t slack_bytes = 0;
-  uint64_t start_bytes = 0;  // the file's start on the drive; only with chunk_bytes
+  uint64_t start_bytes = 0;  // a partition's start on the drive; used only with chunk_bytes
 
   static constexpr uint64_t kPageBytes = 4096;
 
@@ -50,8 +50,8 @@ struct PolledLimits {
 Result<PolledLimits> polled_limits_of(dev_t number, bool has_file_system,
                                       const std::string& root = "");
 
-// The limits of the file or block device `fd`. Errors: as above; also for a file system that may
-// lie on several devices.
+// The limits of the file or block device `fd`. Errors: as above; also for a file system other than
+// ext4 and xfs, and for a file in the realtime part of xfs.
 Result<PolledLimits> polled_limits_of_file(int fd);
 
 }  // namespace bedplate

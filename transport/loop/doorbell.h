@@ -1,9 +1,9 @@
 // The doorbell wakes a shard that sleeps; while the shard is awake it costs producers no system
 // call.
 //
-// The protocol is Dekker's: the sleeper raises `asleep`, then looks at its queues once more; the
-// producer publishes, then looks at `asleep`. With a full fence between the two steps on each side,
-// at least one side sees the other's store, so no wake-up is lost. Models: tests/model/.
+// The protocol is Dekker's: the sleeper sets is_asleep_, then looks at its queues once more; the
+// producer publishes, then looks at is_asleep_. With a full fence between the two steps on each
+// side, at least one side sees the other's store, so no wake-up is lost. Models: tests/model/.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class Doorbell {
   // Shard: awake again.
   void announce_awake() noexcept { is_asleep_.store(false, std::memory_order_relaxed); }
 
-  // Shard: resets the eventfd after it became readable.
+  // Shard: resets the eventfd. Does nothing if nobody has rung.
   void acknowledge() noexcept;
 
   // The eventfd, readable from a wake until acknowledge(); the doorbell owns it. The shard waits

@@ -16,16 +16,17 @@
 //                              the doorbell, a socket, sleep_deadline_ns() end it
 //         announce_awake()
 //
-// One thread runs it. While there is work it makes no system call of its own. When nothing has
-// happened for the spin time (or at once, where spinning has not paid lately) it announces on the
-// doorbell that it sleeps, looks at every source once more, and blocks in its socket backend until
-// a socket, the doorbell or a timer wakes it. Before a sleep that will be long, the first one after
-// some work, it gives the empty pages of its thread's heaps back to the pool's heap.
+// One thread runs it. While there is work it makes no system call of its own, but for a read of
+// /proc now and then (stall_watch.h; not with stall_ns 0). When nothing has happened for the spin
+// time (or at once, where spinning has not paid lately) it announces on the doorbell that it
+// sleeps, looks at every source once more, and blocks in its sleeper until a socket, the doorbell,
+// a timer or a source's sleep_max_ns() wakes it. After some work, before the first sleep that may
+// last kLongSleepNs, it gives the empty pages of its thread's heaps back to the pool's heap.
 //
-// Invariants, which is_valid() looks at, before and after each sleep: 1. each source is there and
-// has a budget, and there are no more than was said. 2. Idle periods without a spin are fewer than
-// 2^kFailedSpinsMax. 3. The next sample is at most kRoundsPerMeasure rounds away. 4. The timers are
-// valid (timer_queue.h).
+// Invariants, which is_valid() looks at, before and after each sleep: 1. Each source is there and
+// has a budget, and there are at most source_count_max. 2. Idle periods without a spin are fewer
+// than 2^kFailedSpinsMax. 3. The next sample is at most kRoundsPerMeasure rounds away. 4. The
+// timers are valid (timer_queue.h).
 #pragma once
 
 #include <atomic>
@@ -67,8 +68,9 @@ class Sleeper {
  public:
   virtual ~Sleeper() = default;
   // Blocks until `deadline_ns` (monotonic; TimerQueue::kNever: for ever), the doorbell rings, or
-  // there is something to poll. May return early. Handles nothing: poll() makes the callbacks, when
-  // the loop has read the clock again.
+  // there is something to poll. May return early. Makes no callbacks: the sockets' poll() makes
+  // them, when the loop has read the clock again. The sleeper or that poll() acknowledges the
+  // doorbell.
   virtual void sleep_until(uint64_t deadline_ns) noexcept = 0;
 };
 
@@ -78,7 +80,7 @@ struct EventLoopOptions {
   // Work that keeps the loop for longer is logged by name and counted
   // (transport/loop/stall_watch.h); 0: no limit.
   uint64_t stall_ns = 0;
-  // Tells time in which the whole process stood still from a stall; may be nullptr. Outlives the
+  // Tells how long the whole process stood still, which is no stall; may be nullptr. Outlives the
   // loop.
   const ProcessPulse* pulse = nullptr;
   EventLoopCounters* counters = nullptr;  // outlive the loop; may be nullptr
@@ -93,9 +95,9 @@ class EventLoop {
   Result<void> create(const EventLoopOptions& options);
 
   // Adds a source. The loop polls the sources in this order, each with its `budget` (over 0).
-  // Before run(). Requires: source_count_max allows it. Ownership: `source` and `name`, which
-  // stalls are logged with, outlive the loop's run; so does `counters`, which may be nullptr or
-  // shared with other sources.
+  // Before run(). Requires: source_count_max allows it. `name`: for the log of stalls; never
+  // nullptr. `counters`: nullptr, or perhaps shared with other sources. Ownership: all three
+  // outlive the loop's run.
   void add_source(PollSource& source, uint32_t budget, const char* name = "a poll source",
                   SourceCounters* counters = nullptr) noexcept;
   // Sets the sleeper of the loop, once. On a shard of an appliance it is the sockets: no other
@@ -106,14 +108,15 @@ class EventLoop {
   // Runs until stop(), on the calling thread, which is the loop's from then on. Requires: a
   // sleeper; called once.
   void run() noexcept;
-  // Makes run() return after its present iteration; before run(), at once. Threads: any.
+  // Makes run() return after its present iteration. After an earlier stop(), run() returns at once.
+  // Threads: any.
   void stop() noexcept;
 
   // Makes this loop's thread call `call` soon; calls of one thread run in their order. Returns
   // false if the call is already pending: it then runs once for both submitters, and sees what
-  // either wrote before. After stop() no pending call runs. Ownership: the call stays in place
-  // until it has run; then it may be submitted again, also from within. Threads: any. Cost: two
-  // atomic operations and a ring of the doorbell.
+  // either wrote before. A call that is pending when run() returns never runs. Ownership: the call
+  // stays in place until it runs; its function may already submit or free it. Threads: any. Cost:
+  // two atomic operations and a ring of the doorbell.
   bool submit(LoopCall& call) noexcept {
     const bool is_new = calls_.push(call);
     doorbell_.ring();

@@ -11,7 +11,7 @@
 
 namespace bedplate {
 
-// A call. Ownership: the submitter's, at the same address until it has run.
+// A call. Ownership: the submitter's, at the same address until it runs; its function may free it.
 struct LoopCall {
   void (*function)(void* context) noexcept = nullptr;  // neither blocks nor polls
   void* context = nullptr;
@@ -28,8 +28,8 @@ struct LoopCall {
 // pops a single node, so ABA does no harm.
 class LoopCallQueue {
  public:
-  // Returns false if the call is already pending: it will run later than this, and sees all that
-  // its submitter wrote before. Threads: any.
+  // Returns false if the call is already pending: then it runs once, after this push(), and sees
+  // all that this thread wrote before. Threads: any.
   bool push(LoopCall& call) noexcept {
     BP_ASSERT(call.function != nullptr);
     // Pairs with the exchange in run(): the call sees all that was written before either of two

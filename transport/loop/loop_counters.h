@@ -21,8 +21,9 @@ struct StallCounters {
 // The loop counts time at each look at the clock that it takes anyway: the time since the last look
 // is busy if anything had work, else spin. The kernel also works for the thread while the thread
 // waits (io_uring copies there), so processor time of the thread beyond the counted time is busy,
-// too; the loop asks for it at looks that are kCpuLookNs apart or more. All other time is sleep. So
-// busy and spin together are at least the thread's processor time, up to the last look.
+// too. The loop asks for it before sleeps, at most once in kCpuLookNs, and when run() ends. All
+// other time is sleep. So busy and spin together are at least the thread's processor time, up to
+// the last such question.
 struct EventLoopCounters {
   Counter iterations;
   Counter sleeps;

@@ -1,19 +1,20 @@
 // A lane: the bounded single-producer, single-consumer FIFO in which shards pass pointers.
 //
 // Head and tail lie on cache lines of their own, and each end keeps a private copy of both, so in
-// steady state a push or pop touches one shared line, the item's. The indices only grow; the slot
-// is the index modulo the capacity, a power of two.
+// steady state a push or pop fetches one line from the other end, the item's. The indices only
+// grow; the slot is the index modulo the capacity, a power of two.
 //
 // A look at the other end's index pulls that cache line away from the other end, which must fetch
 // it back for its next item: 160 ns each way between cores without a common cache. Two equally fast
 // ends that look all the time spend most of their time on this, and get a few items per look. So an
-// end that found only a few items twice in a row waits before its next look, until some 400 ns
-// after its last. An end that finds nothing, or has other work between two looks, never waits.
+// end that found only a few items (the producer: free slots) twice in a row waits before its next
+// look, until some 400 ns after its last. An end that finds nothing, or has other work for that
+// long between two looks, never waits.
 //
 // Invariants: 1. tail <= head <= tail + capacity. 2. Slots [tail, head) belong to the consumer, the
 // others to the producer. 3. Only the producer writes head, only the consumer writes tail. 4. An
 // end's copy of the other's index is never ahead of it. is_valid_for_producer() and
-// is_valid_for_consumer() check 1 and 4; 2 and 3 hold because of which end calls which function.
+// is_valid_for_consumer() check 1 and 4; 2 and 3 hold because each function is for one end.
 //
 // The FIFO lies in memory that the caller carved. It neither allocates nor wakes anybody, and no
 // call waits for the other end; the only wait is the short one above. Threads: one producer and one

@@ -1,8 +1,9 @@
 // Detects work that keeps an event loop for too long, and logs its name.
 //
-// A loop without stalls pays one comparison at each look at the clock that it takes anyway. If too
-// much time lies between two looks, the watch knows only which sources had work in between. For
-// kTimingNs after that the loop times each source by itself, and the next stall is named exactly.
+// A loop without stalls pays two comparisons at each look at the clock that it takes anyway, and at
+// most one read of /proc in each quarter of the limit. If too much time lies between two looks, the
+// watch knows only which sources had work in between. For kTimingNs after that the loop times each
+// source by itself, so the watch can name the next stall's source.
 //
 // Two kinds of lost time are not stalls; each has its own counter and log message: time in which
 // the thread wanted to run but the machine ran something else, which the kernel counts (schedstat),
@@ -27,13 +28,13 @@ class StallWatch {
   static constexpr uint64_t kTimingNs = 10 * kNsPerSecond;
 
   // From now on nothing may take longer than `limit_ns`; 0: the watch is off. `counters` and
-  // `pulse`, which may be nullptr, outlive the watch. Times: monotonic_ns().
+  // `pulse` outlive the watch; `pulse` may be nullptr. Times: monotonic_ns().
   void begin(uint64_t limit_ns, StallCounters& counters, const ProcessPulse* pulse,
              uint64_t now_ns) noexcept;
 
   // Attributes the time since the last mark to `name`, or, if that is nullptr, to one of the names
-  // in `had_work`, separated by commas. Returns whether that was a stall; a stall is counted and
-  // logged.
+  // in `had_work`, separated by commas. Returns whether that was a stall. Counts and logs a stall
+  // or lost time that exceeds the limit; the log has a limit of its own.
   bool mark(uint64_t now_ns, const char* name, const char* had_work = "") noexcept {
     const uint64_t took_ns = now_ns - marked_ns_;
     marked_ns_ = now_ns;
@@ -48,8 +49,8 @@ class StallWatch {
   void skip(uint64_t now_ns) noexcept { marked_ns_ = now_ns; }
   // Whether each source is to be timed.
   bool is_timing(uint64_t now_ns) const noexcept { return now_ns < timing_until_ns_; }
-  // Refreshes the lost time, if it is old. Called after a mark. Cost: now and then a read of a file
-  // in /proc.
+  // Reads the lost time anew if the last reading is older than a quarter of the limit. Called after
+  // a mark. Cost: a comparison; now and then a read of a file in /proc.
   void look_at_lost(uint64_t now_ns) noexcept {
     if (now_ns - lost_at_ns_ > refresh_ns_) [[unlikely]]
       refresh_lost(now_ns);

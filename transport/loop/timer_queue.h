@@ -1,6 +1,6 @@
 // Timers of one shard: a binary heap of intrusive timers, nearest deadline first.
 //
-// Invariants, which is_valid() looks at: 1. each timer knows its index in the heap. 2. No timer is
+// Invariants, which is_valid() looks at: 1. Each timer knows its index in the heap. 2. No timer is
 // due before its parent. 3. There are at most as many timers as were reserved, and each has a
 // callback.
 //
@@ -19,8 +19,8 @@ namespace bedplate {
 
 // Ownership: the caller's, at the same address while it is armed; cancelled before it is freed.
 struct Timer {
-  // expire() calls it once for each arm(). In an EventLoop: on its thread, at the first look at the
-  // clock after the deadline.
+  // expire() calls it once when the timer is due, and disarms the timer first. In an EventLoop: on
+  // its thread, at the first look at the clock after the deadline.
   void (*expired)(void* context) noexcept = nullptr;
   void* context = nullptr;
 
@@ -43,13 +43,15 @@ class TimerQueue {
   // Reserves space for `count` further timers. Before the seal.
   void reserve_more(uint32_t count) { heap_.reserve(heap_.capacity() + count); }
 
-  // Arms `timer`, or changes its deadline if it is armed. Requires: space was reserved.
+  // Arms `timer`, or changes its deadline if it is armed. Requires: space was reserved; the timer
+  // has a callback, and is not armed in another queue.
   void arm(Timer& timer, uint64_t deadline_ns) noexcept;
   // Disarms `timer`; does nothing if it is not armed. Requires: it is not armed in another queue.
   void cancel(Timer& timer) noexcept;
 
   // Disarms, then calls, every timer whose deadline is at or before `now_ns`. Returns how many. A
-  // timer may arm itself or others.
+  // callback may arm timers, its own too: those that are due by `now_ns` expire in this call, so a
+  // timer that always re-arms itself at or before `now_ns` makes it endless.
   uint32_t expire(uint64_t now_ns) noexcept;
 
   // The earliest deadline; kNever: no timer is armed.

@@ -4,7 +4,7 @@
 // Watches are level-triggered in both backends: while the descriptor is ready, each further poll
 // that finds it so calls the watch at least once, until the callback has taken everything or stops
 // watching. So bytes that a callback leaves behind are not lost, and a callback that takes nothing
-// keeps its shard awake. A callback may find nothing, because another callback took it. A
+// keeps its shard awake. A callback may find nothing to take, because another callback took it. A
 // descriptor that is read should be non-blocking.
 #pragma once
 
@@ -23,13 +23,13 @@ struct Watch {
   int fd = -1;
   // As poll(2) names them: POLLIN, POLLOUT, POLLPRI, POLLRDHUP. POLLERR and POLLHUP come unasked.
   uint32_t events = 0;
-  // The owner states that `fd` is an open socket, so insert() does not ask the kernel. For a watch
-  // that starts and stops while traffic runs.
+  // The owner states that `fd` is an open socket, so start_watching does not ask the kernel. For a
+  // watch that starts and stops while traffic runs.
   bool is_socket = false;
   // Called on the shard, from poll(), never from within start_watching or stop_watching, and never
   // after stop_watching. `events`: those that are true. The callback may stop, free and start any
-  // watch, its own too. POLLNVAL: the descriptor was closed, and the kernel watches it no longer;
-  // the watch was stopped before the call.
+  // watch, its own too. POLLNVAL (only with io_uring): the kernel watches the descriptor no longer,
+  // as after it was closed; the watch was stopped before the call. With epoll nobody is told.
   void (*ready)(void* context, uint32_t events) noexcept = nullptr;
   void* context = nullptr;
 
@@ -50,9 +50,10 @@ class WatchTable {
 
   // Returns 0, or an errno value: EBADF; EINVAL: events that cannot be asked for, none at all, or
   // no callback; EPERM: a file or directory, which is always ready; EEXIST: the descriptor is
-  // already watched; ENOSPC: the table is full. Requires: not watched. Cost: one system call; none
-  // if `watch.is_socket`, and then no EBADF or EPERM.
+  // already watched; ENOSPC: the table is full. Requires: not watched. Cost: a look at each slot,
+  // and a system call. If `watch.is_socket`: no system call, and so no EBADF or EPERM.
   int insert(Watch& watch) noexcept;
+  // Requires: watched, as for key_of() and is_armed().
   void remove(Watch& watch) noexcept;
 
   // The key of a watch until it is removed; the low three bits are 0.

@@ -1,8 +1,8 @@
 // Keeps bursts away from the memory of a memif's peer while the driver maps and unmaps it.
 //
 // The driver connects and disconnects on EAL's own thread: it maps and unmaps the peer's memory,
-// and closes descriptors, even while a shard is inside a burst that uses them. So each queue of
-// such a port has a gate. A shard enters it for each burst, and never waits: a closed gate means no
+// and closes descriptors, even while a shard is inside a burst that uses them. So each queue of a
+// memif port has a gate. A shard enters it for each burst, and never waits: a closed gate means no
 // frames for now. EAL's thread waits until no burst is in progress. A program with DPDK is linked
 // such that the driver's calls come here first (DPDK_WRAPS in scripts/mk/flags.mk).
 #pragma once
@@ -14,8 +14,8 @@
 
 namespace bedplate {
 
-// Threads: its shard's; constructor and destructor: the main thread, while no shard runs. Cost of a
-// burst: one locked instruction.
+// Threads: its shard's; is_inside(): any; constructor and destructor: the main thread, while no
+// shard runs. Cost of a burst: one locked instruction.
 class MemifGate {
  public:
   MemifGate() noexcept;
@@ -48,8 +48,8 @@ class MemifGate {
   std::atomic<bool> is_inside_{false};
 };
 
-// Returns when no burst is in progress. No burst begins until all that have closed the gates have
-// opened them again. Threads: EAL's and the control thread.
+// Closes all gates, and waits until no burst is in progress. No burst begins until every caller has
+// opened the gates again. Threads: EAL's, the main thread and the control thread.
 void close_memif_gates() noexcept;
 void open_memif_gates() noexcept;
 

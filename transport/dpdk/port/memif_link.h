@@ -11,11 +11,14 @@ namespace bedplate {
 // One client. Threads: one at a time: the main thread, then the control thread.
 class MemifClient {
  public:
-  // Starts port `number` of DPDK, again if it was started before. Returns whether a server listens
-  // at its path. The link's state tells later whether the connection came up.
+  // Starts port `number` of DPDK; stops it first if it was started. The gates are closed meanwhile
+  // (memif_gate.h). Returns whether a server listens at its path. The link's state tells later
+  // whether the connection came up.
   bool connect(uint16_t number) noexcept;
-  // Whether it is time to connect(), if the link is down. Each try doubles the wait for the next.
+  // Whether it is time to connect(), if the link is down. Each try doubles the wait for the next,
+  // up to kLastWaitNs.
   bool is_due() const noexcept;
+  // The link is up: the wait is kFirstWaitNs again.
   void note_link() noexcept { wait_ns_ = kFirstWaitNs; }
 
  private:

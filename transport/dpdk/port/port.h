@@ -34,7 +34,8 @@ struct PortOptions {
   bool takes_all_groups = true;  // multicast, including groups that nobody joined
   bool wants_interrupts = true;  // if the device has them
   uint32_t buffer_count = 4096;
-  std::span<std::byte> memory;       // of mbuf_shape(...).bytes(), the pool's
+  // The pool's, of mbuf_shape(...).bytes(). The port's buffers use it until the process ends.
+  std::span<std::byte> memory;
   PortCounters* counters = nullptr;  // outlive the port
 };
 
@@ -44,7 +45,7 @@ MbufShape mbuf_shape(uint32_t mtu_bytes, uint32_t buffer_count) noexcept;
 uint64_t port_heap_bytes(const PortOptions& options) noexcept;
 
 // Threads: before the seal, the main thread; from then on watch() is the control thread's, and
-// queues are their shards' (port_queue.h).
+// queues are their shards' (port_queue_datapath.h).
 class Port {
  public:
   static constexpr uint32_t kQueueCountMax = 32;
@@ -54,15 +55,18 @@ class Port {
   Port& operator=(const Port&) = delete;
   ~Port();
 
-  // Requires: EAL is started. Allocates. Errors (kSystem): the device's, with the cure.
+  // Requires: EAL is started; not open. Before the seal: it allocates. Errors (kSystem): the
+  // device's, with a cure if one is known.
   Result<void> open(const PortOptions& options);
-  // Starts to receive. Before the seal. Errors: the device's.
+  // Starts to receive. A memif client starts without its server, too: watch() connects it later.
+  // Before the seal. Requires: open; called once. Errors (kSystem): the device's.
   Result<void> start();
   // Stops the port and releases the device. Requires: no shard uses a queue any more. Does nothing
   // if the port is not open.
   void close() noexcept;
 
-  // Reads the link's state, and updates the counters. Threads: one at a time.
+  // Reads the link's state, connects a memif client whose link is down, and updates the counters.
+  // Does nothing if the port is not open, or its device is gone. Threads: one at a time.
   void watch() noexcept;
 
   const std::string& name() const noexcept { return options_.name; }
@@ -73,8 +77,9 @@ class Port {
   rte_ether_addr mac() const noexcept { return mac_; }
   uint32_t mtu_bytes() const noexcept { return options_.mtu_bytes; }
   MbufPool& buffers() noexcept { return *buffers_; }
+  // As watch() last saw it. Threads: that of watch().
   PortState state() const noexcept { return state_; }
-  // Whether it was configured to interrupt for received frames (queue_wake.h).
+  // Whether the device was configured to interrupt for received frames (queue_wake.h).
   bool asks_interrupts() const noexcept { return asks_interrupts_; }
   // Whether DPDK's burst functions may be called: false while a memif waits for its server.
   // Threads: any; for a memif, inside a gate (memif_gate.h).

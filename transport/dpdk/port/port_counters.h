@@ -1,6 +1,7 @@
-// A port's counters: one set for the port, written by the control thread, and one for each queue,
-// written by its shard. Any thread or process reads them; describe() has the unit and meaning of
-// each. The device's own counters (missed, errors) are copied from it now and then.
+// A port's counters: one set for the port and one for each queue. The main thread writes the port's
+// set until the seal, and the control thread from then on. Each queue's shard writes its set. Any
+// thread or process reads them. describe() has the unit and meaning of each. Port::watch() copies
+// the device's own counters (missed, errors).
 #pragma once
 
 #include "platform/cache_line.h"
@@ -49,9 +50,11 @@ struct alignas(kCacheLineBytes) PortQueueCounters {
   Counter received_bursts;
   Counter sent_frames;
   Counter sent_bytes;
-  Counter refused_frames;  // refused by a full queue, for now
-  Counter no_buffer;       // times that allocate() had no buffer
-  Counter wakes;           // times that the wake descriptor woke its shard
+  // Frames that send() did not take: the queue is full, a memif has no peer, or the port is gone. A
+  // frame counts each time that it is offered.
+  Counter refused_frames;
+  Counter no_buffer;  // times that allocate() had no buffer
+  Counter wakes;      // times that the wake descriptor woke its shard
   Counter unforwarded_frames;
 };
 

@@ -13,8 +13,8 @@ namespace bedplate {
 
 struct PortDevice {
   // kPci: a device that VFIO hands over, or a Mellanox device that its kernel driver shares. kRing:
-  // two ports with the same name send to each other. kNull: sent frames are dropped, and received
-  // frames have arbitrary contents.
+  // two ports with the same `argument` send to each other. kNull: sent frames are dropped, and
+  // received frames have arbitrary contents.
   enum class Kind : uint8_t { kPci, kAfPacket, kAfXdp, kTap, kMemif, kRing, kNull };
 
   Kind kind = Kind::kNull;
@@ -40,9 +40,10 @@ struct PortDevice {
 Result<PortDevice> parse_port_device(std::string_view text);
 
 // Appends each obstacle to using `device` on this machine, with its cure: the driver is not linked
-// in, the device does not exist, the kernel has it, or it may not be opened. Leaves the device and
-// the system as they were. `port`: its name in the configuration, for the messages. `root` as in
-// vfio/pci_device.h.
+// in, the kernel interface does not exist or is down, or the device may not be opened. The runtime
+// itself checks whether a PCI device exists and which driver has it (ServicePlan::vfio_device).
+// Leaves the device and the system as they were. `port`: the port's name in the configuration, for
+// the messages. `root` as in vfio/pci_device.h.
 void look_at_port_device(const std::string& port, const PortDevice& device,
                          std::vector<Error>* problems, const std::string& root = "");
 

@@ -1,13 +1,13 @@
 // One queue of a port, each way, on its shard: a poll source of the loop for received frames, and
 // the packet layer's queue for sending (net/frame_queue.h).
 //
-// The loop sleeps while no frames come. Devices that can wake it do so (queue_wake.h). The others
-// are polled now and then: each wait is an eighth of the time since the last frame, and at most
-// `idle_poll_ns`.
+// The loop sleeps while no frames come. Some devices can wake it (queue_wake.h). The others are
+// polled now and then: while no frames come, each sleep of the loop may last an eighth longer than
+// the one before it, and at most `idle_poll_ns`.
 //
-// Invariants: 1. The next poll is never later than that. 2. Bursts go through a gate exactly if the
-// device maps memory of a peer. (is_valid checks both) 3. A device takes and gives no more frames
-// than it was asked for. (poll, send)
+// Invariants: 1. next_look_ns_ is at most the greater of `idle_poll_ns` and kFirstLookNs. 2. Bursts
+// go through a gate exactly if the device maps memory of a peer. (is_valid checks 1 and 2) 3. A
+// device takes and gives no more frames than it was asked for. (poll, send)
 #pragma once
 
 #include <atomic>
@@ -30,7 +30,7 @@ class FrameReceiver {
   virtual ~FrameReceiver() = default;
   // The receiver takes ownership of the frames.
   virtual void receive(std::span<rte_mbuf*> frames) noexcept = 0;
-  // Does the work that is due. Returns how much there was.
+  // Does the work that is due. Returns how much there was. Called at each poll of the queue.
   virtual uint32_t advance() noexcept { return 0; }
   // The longest time from now until advance() must be called.
   virtual uint64_t idle_max_ns() const noexcept { return PollSource::kUnlimitedNs; }
@@ -42,7 +42,7 @@ class PortQueue final : public FrameQueue, public PollSource {
   struct Options {
     Port* port = nullptr;  // outlives it, and is closed only after its last use
     uint16_t index = 0;
-    FrameReceiver* receiver = nullptr;
+    FrameReceiver* receiver = nullptr;      // nullptr: set_receiver() names it
     PortQueueCounters* counters = nullptr;  // nullptr: its own
     uint64_t idle_poll_ns = 5 * kNsPerMs;
   };
@@ -56,7 +56,8 @@ class PortQueue final : public FrameQueue, public PollSource {
   // Lets `descriptor` wake the shard with these `sockets`. Before the loop runs. Requires: the port
   // is started.
   void wake_by(StreamSockets& sockets, const WakeDescriptor& descriptor) noexcept;
-  // Stops receiving, and refuses sends, from now on. Threads: any.
+  // From now on polls receive nothing and call no advance(), and sends are refused. A poll or send
+  // in progress still ends. Threads: any.
   void cut_off() noexcept { is_cut_off_.store(true, std::memory_order_relaxed); }
 
   // PollSource
@@ -79,8 +80,8 @@ class PortQueue final : public FrameQueue, public PollSource {
   uint16_t receive_burst(rte_mbuf** frames, uint16_t count) noexcept;
   uint16_t send_burst(rte_mbuf** frames, uint16_t count) noexcept;
 
-  // The wait before the first poll after the last frame. Each later wait is an eighth longer than
-  // the one before it: about an eighth of the whole time since that frame.
+  // The first sleep after a frame may last an eighth longer than this. If only this queue wakes the
+  // loop, each sleep is then about an eighth of the whole time since that frame.
   static constexpr uint64_t kFirstLookNs = 50 * kNsPerUs;
   static constexpr uint64_t kGrowth = 8;
 

@@ -1,16 +1,17 @@
 // Wakes a shard when frames come to one queue of a port.
 //
 // Kernel interfaces have a descriptor that is readable while frames wait (af_packet, af_xdp, tap).
-// Other devices interrupt, if their driver is asked to, through a descriptor that counts. The rest
-// wake nobody, and are polled by time (port_queue_datapath.h).
+// Some devices interrupt, if their driver is asked to, through a descriptor that counts. The others
+// wake nobody: their queues are polled by time (port_queue_datapath.h).
 //
 // The descriptor is watched from the beginning of a sleep until it wakes the shard once, so a busy
 // shard pays nothing. If it wakes the shard repeatedly without frames (no buffer is free, the link
-// is down), it is not watched until frames have come. A device counts as interrupting only once it
-// has interrupted.
+// is down), it is not watched until frames have come. Until a device has interrupted once, its
+// queue is polled by time as well.
 //
 // Invariants, checked by is_valid(): 1. It watches only if there is a descriptor. 2. At most
-// kVainMax wakes in a row were without frames. 3. The driver is asked only for interrupts.
+// kVainMax wakes in a row were without frames. 3. The driver is asked only if the descriptor is an
+// interrupt's.
 #pragma once
 
 #include <cstdint>
@@ -49,14 +50,16 @@ class QueueWake {
   QueueWake(const QueueWake&) = delete;
   QueueWake& operator=(const QueueWake&) = delete;
 
-  // Once; before the loop runs. Without it frames wake nobody. The objects in `options` outlive it.
+  // Called at most once, before the loop runs. Without it frames wake nobody. The objects in
+  // `options` outlive this one's use.
   void create(const Options& options) noexcept;
 
   // The shard is about to sleep, and polls the queue once more before it does.
   void arm() noexcept;
   // Frames have come.
   void note_frames() noexcept { vain_count_ = 0; }
-  // How long the shard may sleep without a poll of the queue; 0: the queue is polled by time.
+  // The longest that the shard may sleep without a poll of the queue; 0: the queue must be polled
+  // by time.
   uint64_t sleep_max_ns() const noexcept;
 
   bool is_valid() const noexcept {
@@ -65,7 +68,7 @@ class QueueWake {
   }
 
  private:
-  // After so many vain wakes in a row it is not watched.
+  // After so many vain wakes in a row the descriptor is not watched.
   static constexpr uint32_t kVainMax = 3;
   // The most time that a lost interrupt costs.
   static constexpr uint64_t kInterruptLookNs = 100 * kNsPerMs;

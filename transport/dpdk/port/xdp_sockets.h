@@ -9,7 +9,8 @@
 
 namespace bedplate {
 
-// The last socket made for a queue of an interface; -1: none. Threads: before the seal.
+// The last socket made for a queue of an interface; -1: none. The driver owns it. Threads: before
+// the seal.
 int xdp_socket_of(const std::string& interface, uint16_t queue) noexcept;
 
 }  // namespace bedplate
