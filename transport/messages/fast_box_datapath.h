@@ -4,14 +4,14 @@
 //     slots       a quarter of the box, at most kFastBoxSlotCountMax
 //     area        payloads longer than a slot, each contiguous
 //
-// The producer publishes with one release store into the line that carries the message, and reads
-// the ack line only when, by its last look, the box is full. It keeps all its state in its own
-// memory: a consumer that scribbles can only spoil its own messages.
+// The producer publishes with one release store into the line that carries the message. It reads
+// the ack line only when its last look says that the slots, or the area, are full. It keeps all its
+// state in its own memory, so a consumer that scribbles in the box can only spoil its own messages.
 //
 // Invariants: 1. acknowledged <= consumed <= produced <= acknowledged + slots. 2. The area's bytes
 // from the oldest unacknowledged message to the newest belong to the consumer. 3. The consumer
-// writes only the ack line, the producer everything else. (1, 2: is_valid() of each end, for its
-// private state; the other end's words are not asserted, but checked and refused.)
+// writes only the ack line, the producer everything else. is_valid() of each end checks 1 and 2 for
+// its private state. Each end checks the other end's words, and refuses bad ones without an assert.
 #pragma once
 
 #include <algorithm>
@@ -77,7 +77,7 @@ static_assert(FastBox::area_bytes(kFastBoxBytesMin) > 0);
 static_assert(std::has_single_bit(FastBox::slot_count(kFastBoxBytesMin)) &&
               std::has_single_bit(kFastBoxSlotCountMax));
 
-// Threads: one at a time.
+// The writing end. Threads: one at a time.
 class FastBoxProducer {
  public:
   FastBoxProducer() noexcept = default;
@@ -108,12 +108,13 @@ class FastBoxProducer {
     BP_DCHECK_SLOW(is_valid());
   }
 
-  // Space for `bytes` in the area for the next message, or nullptr. It belongs to the next
-  // published message, whose slot carries its offset as payload.
+  // Takes space for `bytes` in the area for the next message; the slot of that message must carry
+  // `*offset` as its payload. Returns nullptr if there is no space now, or if the area is smaller.
+  // Requires: next_slot() returned a slot; called at most once before each publish().
   std::byte* next_area(uint32_t bytes, PayloadOffset* offset) noexcept;
 
-  // After a message of `bytes` in the area: fetches the lines for the next message, while nobody
-  // waits for them. This gains nothing for short messages.
+  // Called after a message of `bytes` in the area: prefetches the lines for the next one, while
+  // nobody waits for them. Does nothing after a short message, since that would gain nothing.
   void prefetch_area(uint32_t bytes) noexcept;
 
   // Whether the consumer has finished all messages.
@@ -143,14 +144,14 @@ class FastBoxProducer {
   uint32_t slot_mask_ = 0;
   uint64_t produced_ = 0;
   uint64_t acknowledged_ = 0;
-  // In bytes since the box was made, including gaps at the area's end; 64 bits never wrap.
+  // Both count bytes since the box was made, including gaps at the area's end. 64 bits never wrap.
   uint64_t area_head_ = 0;
   uint64_t area_tail_ = 0;
   uint64_t area_offset_ = 0;  // area_head_ modulo the area; a division would cost more
   uint64_t area_end_[kFastBoxSlotCountMax] = {};  // area_head_ after each message
 };
 
-// Threads: one.
+// The reading end. Threads: one.
 class FastBoxConsumer {
  public:
   FastBoxConsumer() noexcept = default;
@@ -159,9 +160,9 @@ class FastBoxConsumer {
         slot_count_log2_(box.slot_count_log2()),
         slot_mask_((1u << slot_count_log2_) - 1) {}
 
-  // The next message's slot and header, or nullptr if there is none. In that case it acknowledges
-  // all earlier messages, since the producer may wait for just that. It does not acknowledge
-  // sooner, so that this thread's answers do not wait for the ack line.
+  // Returns the next message's slot, and its header in `*header`. The producer may have written
+  // anything there: the caller checks it. Returns nullptr if there is no message; then it also
+  // acknowledges all earlier messages, since the producer may wait for just that.
   MessageSlot* peek(SlotHeader* header) noexcept {
     MessageSlot& slot = box_.slot(consumed_ & slot_mask_);
     const uint64_t word = slot.header.load(std::memory_order_acquire);
@@ -178,11 +179,13 @@ class FastBoxConsumer {
     if (offset.bytes > area_bytes || bytes > area_bytes - offset.bytes) return nullptr;
     return box_.area() + offset.bytes;
   }
-  // Finishes the message that peek returned.
+  // Finishes the message that peek returned. It acknowledges only after a quarter of the slots, so
+  // that this thread's answers do not wait for the ack line.
   void consume() noexcept {
     BP_DCHECK_SLOW(is_valid());
     if (++consumed_ - acknowledged_ > slot_mask_ / 4) acknowledge();
   }
+  // Tells the producer of all finished messages.
   void acknowledge() noexcept {
     box_.ack().store(consumed_, std::memory_order_release);  // pairs with refresh
     acknowledged_ = consumed_;
@@ -248,7 +251,8 @@ inline std::byte* FastBoxProducer::next_area(uint32_t bytes, PayloadOffset* offs
   const uint64_t skipped = begins_anew ? area_bytes - area_offset_ : 0;
   const uint64_t head = area_head_ + skipped + wanted;
   if (head - area_tail_ > area_bytes && (!refresh() || head - area_tail_ > area_bytes)) {
-    // An empty box starts afresh: otherwise a message longer than both rests could never be sent.
+    // An empty box starts again at the area's beginning. Otherwise a message that is longer than
+    // the space before and after the current position could never be sent.
     if (produced_ != acknowledged_) return nullptr;
     area_head_ = area_tail_ = area_head_ + area_bytes - area_offset_;
     area_offset_ = 0;

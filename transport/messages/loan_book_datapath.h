@@ -1,6 +1,6 @@
-// The loans of a provider: which are out, and for each the block and the callback at its end. Each
-// provider has its own way for a loan to come back: a byte (shm), a message (verbs), a call (self),
-// and derives its records from LoanRecord to add the data for that.
+// The loans of a provider. For each loan the book knows whether it is out, its block, and the
+// callback at its end. A loan comes back by a byte (shm), a message (verbs) or a call (self). So
+// each provider derives its records from LoanRecord, and adds its own data.
 //
 // Invariants: 1. A loan is either out, or once in the list of free ones. 2. out_count() is how many
 // are out. (is_valid)
@@ -20,7 +20,7 @@ namespace bedplate {
 // Selects the free loan that is lent next.
 enum class LoanOrder : uint8_t {
   kLastFirst,  // the last one freed: its lines are still in the cache
-  kRound,      // the one free for longest: whatever peers know of it is stale by then
+  kRound,      // the one free for longest: peers' knowledge of it is stale by then
 };
 
 struct LoanRecord {
@@ -29,7 +29,8 @@ struct LoanRecord {
   uint16_t next_free = 0;          // the book's
 };
 
-// Called when the loan has come back, or nobody can touch its block any more.
+// Calls the callback, or frees the block. The provider calls this when the loan has come back, or
+// when nobody can touch its block any more.
 inline void finish_loan(const LoanRecord& record, Outcome outcome) noexcept {
   if (record.returned != nullptr) record.returned->call(*record.returned, outcome);
   else pool_free(record.block);
@@ -56,10 +57,10 @@ class LoanBook {
   uint32_t count() const noexcept { return count_; }
   uint32_t out_count() const noexcept { return out_count_; }
   bool is_full() const noexcept { return first_free_ == kEnd; }
+  // Requires, here and below: loan < count().
   bool is_out(uint32_t loan) const noexcept {
     return (out_bits_[loan / 64] >> (loan % 64) & 1) != 0;
   }
-  // Requires, here and below: loan < count().
   Record& operator[](uint32_t loan) noexcept { return records_[loan]; }
   const Record& operator[](uint32_t loan) const noexcept { return records_[loan]; }
 
@@ -94,8 +95,8 @@ class LoanBook {
     return records_[loan];
   }
 
-  // Calls `body(loan)` for each loan that is out, until `body` returns false. `body` may end the
-  // loan, and lend others, which this may or may not visit.
+  // Calls `body(loan)` for each loan that is out, until `body` returns false. `body` may end this
+  // loan, but no other. It may lend others, and this function may or may not visit those.
   template <typename Body>
   void for_each_out(Body&& body) noexcept {
     for (uint32_t word = 0; word < word_count(); ++word) {
@@ -126,7 +127,7 @@ class LoanBook {
 
   static constexpr uint64_t bit(uint32_t loan) noexcept { return uint64_t{1} << (loan % 64); }
   uint32_t word_count() const noexcept { return (count_ + 63) / 64; }
-  // A walk of the largest book takes as long as thousands of loans, so it is done now and then.
+  // A walk of the largest book takes as long as thousands of loans. So only some calls walk.
   bool is_time_to_walk() const noexcept { return out_count_ % (count_ / kWalkedCount + 1) == 0; }
   void forget(uint32_t loan) noexcept {
     BP_ASSERT(loan < count_ && is_out(loan));

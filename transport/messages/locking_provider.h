@@ -1,8 +1,10 @@
 // A provider that many threads may use. It stands between a messenger and another provider, wraps
-// that provider's endpoints, and takes one lock around every call.
+// that provider's endpoints, and takes one lock around each send, operation, release, connect and
+// poll. announce_sleep(), announce_awake() and sleep() take no lock: the polling thread calls them
+// while others send.
 //
-// So providers, their endpoints and the layers below need not know of threads, and a messenger that
-// one thread uses pays nothing for locks.
+// So providers, their endpoints and the layers below need not know of threads. A messenger that one
+// thread uses pays nothing for locks.
 //
 // The lock is released around every callback: handlers, completions, events. So a program may take
 // its own lock in a handler, and hold the same lock while it sends. (UCX in UCS_THREAD_MODE_MULTI
@@ -29,22 +31,24 @@
 namespace bedplate {
 
 struct LockingLimits {
-  uint32_t endpoint_count = 0;    // the most peers
-  uint32_t completion_count = 0;  // the most loans and operations that are out; beyond: kAgain
+  uint32_t endpoint_count = 0;  // the most peers; a further one fails an assertion
+  // The most loans and operations with a completion that are out; beyond it they return kAgain.
+  uint32_t completion_count = 0;
 };
 
 // Threads: any, for release() and the endpoints' functions; one at a time for all others.
 class LockingProvider final : public Provider {
  public:
-  // `wrapped` delivers to dispatcher(), and makes progress without polls: the shard may be asleep.
-  // It and `outer` (the messenger's) outlive this. Allocates.
+  // `wrapped` delivers to dispatcher(). It must carry out sends without polls, since the shard may
+  // be asleep. `wrapped` and `outer` (the messenger's) outlive this. Allocates.
   LockingProvider(Provider& wrapped, const Dispatcher& outer, const LockingLimits& limits);
   LockingProvider(const LockingProvider&) = delete;
   LockingProvider& operator=(const LockingProvider&) = delete;
   ~LockingProvider() override;
 
   const Dispatcher& dispatcher() const noexcept { return dispatcher_; }
-  // The handler for the wrapped provider, which forwards to `outer`. Once.
+  // Returns the handler for the wrapped provider; it forwards to `outer`, without the lock. Called
+  // at most once.
   PeerEventHandler events_to(const PeerEventHandler& outer) noexcept;
 
   const char* name() const noexcept override { return wrapped_.name(); }
@@ -59,7 +63,8 @@ class LockingProvider final : public Provider {
   // The wrapped endpoint behind `endpoint`, which is one of this provider's.
   static Endpoint& wrapped(Endpoint& endpoint) noexcept;
 
-  // Requires: the caller has the lock, or nobody uses the provider. Cost: a walk through all.
+  // Requires: the caller has the lock, or nobody uses the provider. Cost: a walk through all
+  // endpoints and completions.
   bool is_valid() const noexcept;
 
  private:
@@ -74,7 +79,7 @@ class LockingProvider final : public Provider {
 
   // The index in endpoints_ at which `endpoint` is wrapped, or would be.
   size_t index_of(const Endpoint& endpoint) const noexcept;
-  // Called with the lock held.
+  // The callers of these four hold the lock.
   Endpoint& wrap(Endpoint& endpoint) noexcept;
   bool pass_on(const Message& message) noexcept;
   void finish(WrappedCompletion& completion, Outcome outcome) noexcept;

@@ -1,11 +1,11 @@
 // MessageAnswers: answers questions that arrive as messages, in order, with copied or lent values.
 //
-// A service derives from it and implements answer(). If there is no space for an answer, because
-// the peer's queue is full or too much is lent, the question waits, and so do later ones of the
-// same peer; the loop's next rounds call answer() again. No peer waits for another peer's
-// questions. Lent values are bounded in number and bytes, so peers that keep their loans cannot
-// hold all of the service's memory; waiting questions are bounded, too. Each peer has a share of
-// both, so a peer that neither reads nor returns anything leaves the rest to the others.
+// A service derives from it and implements answer() and returned(). If there is no space for an
+// answer, because the peer's queue is full or too much is lent, the question waits. Later questions
+// of the same peer wait behind it. The loop's next rounds call answer() again. No peer waits for
+// another peer's questions. Lent values are bounded in number and bytes, so peers that keep their
+// loans cannot hold all of the service's memory. Waiting questions are bounded, too. Each peer has
+// a share of both, so a peer that neither reads nor returns anything leaves the rest to the others.
 //
 // Invariants, which is_valid() looks at, around ask(), poll(), lend() and each return: 1.
 // lent_bytes_ and lent_count_ are the sums over the used slots. 2. No peer has more than its share
@@ -25,8 +25,10 @@ namespace bedplate {
 struct MessageAnswersOptions {
   Messenger* messenger = nullptr;  // the shard's
   AmId question = 0;               // the message number of questions
-  uint64_t lent_bytes_max = 0;     // one peer may have half; one loan may be larger
-  Counter* dropped = nullptr;      // malformed, or no slot to wait in
+  // The limit on lent bytes. One peer may have half of it. A loan may exceed a limit if it is the
+  // only one that counts towards it.
+  uint64_t lent_bytes_max = 0;
+  Counter* dropped = nullptr;  // malformed, too long to wait, or no slot to wait in
 };
 
 class MessageAnswers : public PollSource {
@@ -35,15 +37,16 @@ class MessageAnswers : public PollSource {
   static constexpr uint32_t kLoansPerPeerMax = 32;
   static constexpr uint32_t kWaitingMax = 64;
   static constexpr uint32_t kWaitingPerPeerMax = 16;
-  static constexpr uint32_t kQuestionBytesMax = 256;  // of a waiting question; else dropped
+  // A longer question is dropped if it must wait.
+  static constexpr uint32_t kQuestionBytesMax = 256;
 
   // Starts to answer. The service adds this to the loop. Requires: called once, before messages are
   // sent; everything `options` names outlives this.
   void create(const MessageAnswersOptions& options) noexcept;
 
-  // Answers waiting questions.
+  // Answers at most `budget` waiting questions; returns how many it answered or dropped.
   uint32_t poll(uint32_t budget) noexcept override;
-  // Bounds the sleep: a peer that empties its full queue rings no bell.
+  // Bounds the sleep while questions wait: a peer that empties its full queue rings no bell.
   uint64_t sleep_max_ns() const noexcept override {
     return waiting_ > 0 ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }
@@ -58,14 +61,16 @@ class MessageAnswers : public PollSource {
     kAgain,    // no space for the answer now: the question waits
     kDropped,  // malformed: counted
   };
-  // The payload is valid until this returns. There is no loan: a question's own loan was given back
+  // The payload is valid until this returns. `question` has no loan: MessageAnswers gave it back
   // unread.
   virtual Verdict answer(const Message& question) noexcept = 0;
-  // The `loan` of an earlier lend() came back.
+  // The `loan` of an earlier lend() came back, or its peer is gone and can no longer read it. The
+  // messenger's polls call this.
   virtual void returned(void* loan) noexcept = 0;
 
-  // Endpoint::am_send_loan within the bounds; beyond them kAgain. returned(loan) is called once,
-  // and only after kPending; until then `block` stays unchanged.
+  // Calls Endpoint::am_send_loan and returns its status; returns kAgain if the bounds forbid the
+  // loan. returned(loan) is called once, and only after kPending. The caller must not change or
+  // free `block` until then.
   SendStatus lend(Endpoint& to, AmId id, std::span<const std::byte> header,
                   std::span<std::byte> block, void* loan) noexcept;
 

@@ -1,10 +1,10 @@
 // The slot: one cache line that carries a message, or a reference to it.
 //
-// Inbound FIFOs (shm/) and fast boxes consist of slots. The header is one word, so one store
+// Inbound FIFOs (shm/) and fast boxes consist of slots. The header is one word. So one store
 // publishes a message, and one instruction both claims a slot and names the claimer. The header
-// carries the lap (how often the ring went round, plus one): a slot is valid if its lap is the one
-// that the reader expects. Headers lie at fixed offsets and payload never overlaps them, so old
-// bytes cannot pass for a message, and nobody has to clear a slot.
+// carries the lap: how often the ring went round, plus one, modulo 2^29. A slot has a message if
+// its lap is the one that the reader expects. Headers lie at fixed offsets and payload never
+// overlaps them, so old bytes cannot pass for a message, and nobody has to clear a slot.
 //
 //     bits  0..2   kind
 //     bits  3..10  active message (kControl: the request; kClaimed: ClaimState)
@@ -33,9 +33,10 @@ enum class SlotKind : uint32_t {
 
 // The state of an unpublished claim (SlotHeader::am of kClaimed).
 enum class ClaimState : uint32_t {
-  kHeld,     // its writer is about to publish
-  kRetired,  // the writer never will, and may still store into the payload: nobody claims the slot
-  kSkipped,  // the writer never will; the next lap uses the slot again
+  kHeld,  // its writer is about to publish
+  // The writer never publishes, but may still store into the payload: nobody claims the slot again.
+  kRetired,
+  kSkipped,  // the writer never publishes; the next lap uses the slot again
 };
 
 struct SlotHeader {
@@ -94,8 +95,8 @@ struct PayloadOffset {
   uint64_t bytes = 0;  // kArea: offset in the area; kEager: offset in the sender's region
 };
 
-// A block of the pool that the sender lends. The receiver has it until it stores `mark` into byte
-// `loan` of the sender's table of returned loans.
+// A block of the pool that the sender lends. In shm, the receiver has it until it stores the low
+// byte of `mark` into byte `loan` of the sender's table of returned loans.
 inline constexpr uint32_t kLoanHeaderBytesMax = 32;
 struct LoanDescriptor {
   uint64_t address = 0;
@@ -107,7 +108,8 @@ struct LoanDescriptor {
 };
 static_assert(sizeof(LoanDescriptor) <= kInlineBytesMax);
 
-// Copies at most kInlineBytesMax bytes. A call of memcpy would cost more than the copy.
+// Copies a few bytes: for payload that fits into a slot. A call of memcpy would cost more than the
+// copy.
 inline void copy_inline(std::byte* to, const std::byte* from, size_t bytes) noexcept {
   if (bytes >= 8) {
     for (size_t i = 0; i + 8 <= bytes; i += 8) __builtin_memcpy(to + i, from + i, 8);

@@ -1,20 +1,19 @@
 // The messenger: one shard sends and receives messages with it.
 //
 // It knows the handler of each active message. It asks its providers, in the order in which they
-// were added, for an endpoint of a peer, and polls them all. It is a poll source of an event loop,
-// or is polled by hand: poll() while there is work, wait() when there is none.
+// were added, for an endpoint of a peer, and polls them all. Either it is a poll source of an event
+// loop, or the program calls poll() while there is work, and wait() when there is none.
 //
 // Peers that know a message by its name ask for its number (message_names.h).
 //
-// Invariants, which is_valid() looks at, around each change: 1. callers that wait for space are in
+// Invariants, which is_valid() looks at, around each change: 1. Callers that wait for space are in
 // one list, each with its peer, and room_count_ is their number. 2. Each provider has one entry
-// among the polled ones, and at least one of them is polled always. 3. Each pending query has a
+// among the polled ones, and each poll looks at one of them at least. 3. Each pending query has a
 // peer, and no two have the same token.
 //
-// All functions: the shard's thread; before it runs, the thread that sets the messenger up.
-// Handlers, completions and the other callbacks run within poll() and wait(), on that thread. After
-// set-up only connect() allocates, and a provider's poll where the provider says so
-// (docs/transport.md).
+// Threads: the shard's; before the shard runs, the thread that sets the messenger up. Handlers,
+// completions and the other callbacks run within poll() and wait(), on the shard's thread. After
+// set-up only connect() allocates, and the poll of a provider that says so (docs/transport.md).
 #pragma once
 
 #include <cstdint>
@@ -39,28 +38,29 @@ class Messenger final : public PollSource {
   // The dispatcher that providers deliver to.
   Dispatcher& dispatcher() noexcept { return dispatcher_; }
   // Sets the function that runs for messages of `id`, in place of the previous one. Messages
-  // without a handler are counted and dropped. kAskNumberAm and kTellNumberAm are the messenger's
-  // own.
+  // without a handler are counted and dropped, and their loans given back. Requires: `id` is
+  // neither kAskNumberAm nor kTellNumberAm: the messenger handles those.
   void set_handler(AmId id, AmHandler handler) noexcept { dispatcher_.set_handler(id, handler); }
 
-  // `provider` outlives the messenger. Before messages are sent.
+  // `provider` outlives the messenger. Called before messages are sent.
   void add_provider(Provider& provider);
 
   // An endpoint of `peer`, from the first provider that has one; always the same for the same peer.
   // It does not wait for the peer. It may allocate: once for each peer. Ownership: the provider's.
-  // `*why`, unless it is nullptr: the chosen provider, and the reasons of those before it: "shm,
-  // since self: this is shard main". Errors: each provider's reason.
+  // If `why` is not nullptr, a success stores there the chosen provider, and the reasons of those
+  // before it: "shm, since self: this is shard main". Errors: each provider's reason.
   Result<Endpoint*> connect(const PeerAddress& peer, std::string* why = nullptr);
 
   // ---- Numbers by name ----
 
-  // Answers peers that ask for numbers. `names` outlive this. Before messages are sent; without
-  // this call peers are told that there are no names.
+  // Makes the messenger answer peers that ask for numbers. `names` outlives this. Called before
+  // messages are sent. Without this call peers are told that there are no names.
   void answer_names(const MessageNames& names) noexcept { names_ = &names; }
   // Asks the peer for the number of its message `name`; the answer goes to `query`. Returns as
-  // am_send does; an answer follows only kDone. Like every message it can be lost with the peer:
-  // then the caller must take it back. Requires: `query` is not pending. `name` is copied;
-  // kTooLong: over kMessageNameMax.
+  // am_send does; kTooLong also if `name` is longer than kMessageNameMax. `name` is copied. Only
+  // after kDone can an answer follow. None follows if the peer dies, or drops the question because
+  // it has too many to answer (kAnswerCountMax): then the caller must take the query back.
+  // Requires: `query` is not pending.
   SendStatus ask_number(Endpoint& peer, std::string_view name, NumberQuery& query) noexcept;
   // Cancels the query; does nothing if it was answered.
   void take_back(NumberQuery& query) noexcept;
@@ -68,19 +68,19 @@ class Messenger final : public PollSource {
   // ---- Space after kAgain ----
 
   // Makes a later poll call `room` once, when the queue of `to` takes messages again or its peer is
-  // gone: then the caller tries again. If it still finds no space (for a loan, in memory of its
-  // own), it calls this again, also from within the callback. Each poll looks at all waiting
-  // callers in turn. The peer rings no bell for this, so a shard that would sleep looks now and
-  // then while anybody waits (room_wait.h). Requires: `room` is not waiting already.
+  // gone: then the caller tries again. If the caller still finds no space (a loan also needs memory
+  // beside the queue), it calls this again, also from within the callback. Each poll looks at all
+  // waiting callers in turn. The peer rings no bell for this. So a shard that would sleep wakes up
+  // and looks while anybody waits (room_wait.h). Requires: `room` is not waiting already.
   void notify_room(Endpoint& to, RoomCall& room) noexcept;
-  // Cancels the callback; does nothing if it is not waiting.
+  // Cancels the callback; does nothing if `room` is not waiting.
   void take_back(RoomCall& room) noexcept;
 
   // Runs handlers and completions for everything that has arrived, at most about `budget` for each
   // provider. Returns how many. A provider that brought nothing for kQuietPolls polls, or up to
   // twice as many, becomes quiet, but at least one provider is polled always. Quiet providers take
-  // turns: one in each kPollsPerQuietOne polls, or one in each poll while nothing arrives at all.
-  // So many idle providers cost less than a busy one.
+  // turns: one of them is polled in each kPollsPerQuietOne polls, or in each poll while nothing
+  // arrives at all. So many idle providers cost less than a busy one.
   uint32_t poll(uint32_t budget) noexcept override;
   static constexpr uint32_t kQuietPolls = 64;
   static constexpr uint32_t kPollsPerQuietOne = 8;
@@ -88,21 +88,21 @@ class Messenger final : public PollSource {
   // As a poll source: announces to all providers. Each provider has its own means to wake the loop.
   void announce_sleep() noexcept override;
   void announce_awake() noexcept override;
-  // The second half of announce_sleep(), for a source that announces to the providers itself: makes
-  // the next poll look at all of them, also the quiet ones.
+  // Makes the next poll look at all providers, also the quiet ones. This is the second half of
+  // announce_sleep(), for a source that announces to the providers itself.
   void prepare_last_look() noexcept;
   uint64_t sleep_max_ns() const noexcept override {
     return answer_count_ != 0 || rooms_ != nullptr ? room_wait_.sleep_max_ns() : kUnlimitedNs;
   }
 
-  // Polls once, and if nothing came sleeps until something may have arrived, at most `timeout_ns`.
-  // Requires: exactly one provider that can be waited for (Provider::can_sleep); messages from the
-  // others wake nobody. Not for a messenger that an event loop polls.
+  // Polls once. If nothing came, it sleeps until something may have arrived, at most `timeout_ns`.
+  // Requires: exactly one provider can sleep (Provider::can_sleep), since messages from others do
+  // not end the sleep; no event loop polls this messenger.
   void wait(uint64_t timeout_ns) noexcept;
 
-  // Gives a loan back to its sender, alive or dead; the receiver must not touch its memory any
-  // more. Does nothing if there is no loan. Requires: it was not given back before. Threads:
-  // others' too, if the provider is made for several (Endpoint).
+  // Gives a loan back to its sender, whether the sender lives or not. The receiver must not touch
+  // its memory any more. Does nothing if there is no loan. Requires: it was not given back before.
+  // Threads: any, if the provider is made for several (Endpoint).
   void release(const Loan& loan) noexcept {
     if (loan.is_there()) loan.provider->release(loan);
   }
@@ -112,13 +112,13 @@ class Messenger final : public PollSource {
 
  private:
   static constexpr uint32_t kLastLookBudget = 256;
-  // The limit on answers that wait for space at a peer. Beyond it, further questions are dropped,
-  // as from a peer that asks on without reading.
+  // The limit on unsent answers, for all peers together: those to this poll's questions, and those
+  // that wait for space at their peers. Beyond it, questions are dropped without an answer.
   static constexpr uint32_t kAnswerCountMax = 64;
 
   struct Polled {
     Provider* provider = nullptr;
-    bool has_found = true;  // since the providers were last sorted
+    bool has_found = true;  // something, since the providers were last sorted
   };
   struct Answer {
     Endpoint* to = nullptr;
@@ -140,7 +140,7 @@ class Messenger final : public PollSource {
   std::vector<Provider*> providers_;
   std::vector<Polled> polled_;  // first those that each poll looks at, then the quiet ones
   uint32_t active_count_ = 0;
-  uint32_t turn_ = 0;  // the quiet one that was polled last
+  uint32_t turn_ = 0;  // the index of the quiet provider that was polled last
   uint32_t look_interval_ = kPollsPerQuietOne;
   uint32_t polls_to_look_ = kPollsPerQuietOne;
   uint32_t polls_since_sorted_ = 0;

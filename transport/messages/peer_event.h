@@ -1,4 +1,5 @@
-// Events about the other members of a group; a member gets them within its polls.
+// Events about the other members of a group. A member gets them within its polls. It gets
+// kJoined for members that are alive already while its provider is made.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ struct PeerEvent {
   uint32_t member = 0;      // its number in the group; meaningless for kPoolGone
   uint64_t generation = 0;  // tells apart the processes that have had this number (MemberWord)
 };
-// Called on the polling thread; it may send, and does not poll. `context` is the caller's, and
-// outlives the member.
+// Called on the polling thread, or on the thread that makes the provider. Within a poll it may
+// send. It does not poll. `context` is the caller's, and outlives the member.
 struct PeerEventHandler {
   void (*function)(void* context, const PeerEvent& event) noexcept = nullptr;
   void* context = nullptr;

@@ -1,6 +1,6 @@
-// A bitmap with a bit for each unit of some memory, set while the unit is taken, and a search for a
-// run of free units. Eager regions, bounce buffers and the buffers of stores use it to allocate
-// chunks of any length.
+// A bitmap with a bit for each unit of some memory. A bit is set while its unit is taken. A search
+// finds a run of free units. Eager regions, bounce buffers and the buffers of stores use it to
+// allocate chunks of any length.
 //
 // It knows neither the memory nor the owners of chunks.
 //
@@ -48,14 +48,14 @@ class PieceMap {
     }
     return kNone;
   }
-  // The same in [0, end), beginning after the chunk that was taken last: chunks mostly come back in
-  // order.
+  // The same in [0, end), but the search begins after the chunk that was taken last, since chunks
+  // mostly come back in order. If it finds nothing there, it begins again at 0.
   uint32_t find_next(uint32_t end, uint32_t count) const noexcept {
     const uint32_t first = find(next_, end, count);
     return first != kNone ? first : find(0, end, count);
   }
 
-  // Requires: all these units are free.
+  // Requires: count > 0; all these units exist and are free.
   void take(uint32_t first, uint32_t count) noexcept {
     BP_KEEPS_VALID(*this);
     BP_DCHECK(find(first, first + count, count) == first);
@@ -88,7 +88,7 @@ class PieceMap {
   }
   static constexpr uint64_t bit(uint32_t unit) noexcept { return uint64_t{1} << (unit % 64); }
 
-  // The first taken, or free, unit from `at` on; `end`: none before it.
+  // The first taken, or free, unit from `at` on; `end`: there is none before `end`.
   template <bool kIsTaken>
   uint32_t next(uint32_t at, uint32_t end) const noexcept {
     while (at < end) {

@@ -1,8 +1,8 @@
 // A provider: one kind of path to peers. The messenger asks its providers in order; each makes an
 // endpoint or says why not.
 //
-// A new kind of path implements this and Endpoint; nothing else changes. docs/transport.md, "Rules
-// for providers", has the rules for all of them. Services use Messenger and Endpoint.
+// A new kind of path implements Provider and Endpoint; nothing else changes. docs/transport.md,
+// "Rules for providers", has the rules for all of them. Services use Messenger and Endpoint.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// The peer to reach: its number in a group, or its name, whichever is known. A provider reads the
-// field that it needs.
+// The peer to reach. The caller sets its number in a group, or its name. A provider reads the field
+// that it needs.
 struct PeerAddress {
   uint32_t member = UINT32_MAX;  // in a group; UINT32_MAX: known by its name
   // The name of a shard of this process, of a process that joined, or of an appliance on the
@@ -28,15 +28,15 @@ class Dispatcher {
     handler.asker = current_heap_owner();
     handlers_[id] = handler;
   }
-  // Takes messages that have no handler here: for a layer between a provider and another
-  // dispatcher. Returns as deliver() does.
+  // This function takes messages that have no handler here. A layer between a provider and another
+  // dispatcher sets it. It returns as deliver() does.
   struct Onward {
     bool (*function)(void* context, const Message& message) noexcept = nullptr;
     void* context = nullptr;
   };
   void set_onward(const Onward& onward) noexcept { onward_ = onward; }
-  // Runs the handler, which owns the loan from then on. Returns false if there is no handler: then
-  // the provider counts the message, and gives the loan back.
+  // Runs the handler; the loan is the handler's from then on. Returns false if there is no handler:
+  // then the provider counts the message, and gives the loan back.
   bool deliver(const Message& message) const noexcept {
     const AmHandler& handler = handlers_[message.id];
     if (handler.function == nullptr) {
@@ -57,7 +57,7 @@ class Provider {
  public:
   virtual ~Provider() = default;
 
-  virtual const char* name() const noexcept = 0;  // static: as in logs and Messenger::connect
+  virtual const char* name() const noexcept = 0;  // static; for logs and Messenger::connect
 
   // An endpoint of `peer`, always the same for the same peer. Ownership: the provider's. Errors:
   // why this provider cannot reach the peer.
@@ -70,14 +70,14 @@ class Provider {
   // Gives a loan back to its lender. Makes no callbacks.
   virtual void release(const Loan& loan) noexcept = 0;
 
-  // The shard is about to sleep, or awake again: a peer that sends in between must wake it. After
-  // announce_sleep the shard polls once more.
+  // The shard is about to sleep, or is awake again. A peer that sends in between must wake it.
+  // After announce_sleep() the shard polls once more.
   virtual void announce_sleep() noexcept = 0;
   virtual void announce_awake() noexcept = 0;
   // Sleeps until a peer sends, or `timeout_ns` have passed; may return early. Requires:
   // announce_sleep(); can_sleep().
   virtual void sleep(uint64_t timeout_ns) noexcept = 0;
-  // Whether sleep() may be called; it then wakes when a message arrives.
+  // Whether sleep() may be called, and ends when a message arrives.
   virtual bool can_sleep() const noexcept = 0;
 };
 

@@ -1,7 +1,9 @@
-// A ticket lock for a few instructions between the threads of one process.
+// A ticket lock between the threads of one process, for short times. A waiting thread spins, then
+// yields its core.
 //
-// Tickets, because a shard that polls without end takes the lock again as soon as it has released
-// it: a lock that goes to the fastest thread would be the shard's for ever.
+// It serves threads in the order in which they came. A shard that polls without end takes the lock
+// again as soon as it has released it. If the fastest thread got the lock, the others would never
+// get it.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,5 @@
-// Aborts the late commands of a drive's queue pairs, one at a time: every controller supports that.
+// Aborts the late commands of a drive's queue pairs. It sends one Abort at a time: every controller
+// supports that.
 //
 // Invariant: an abort is in progress exactly while the admin queue has its command. (look,
 // completed)
@@ -15,11 +16,11 @@ namespace bedplate {
 // Threads: the control's.
 class NvmeAborts {
  public:
-  // `counters` outlives it.
+  // `counters` outlives this.
   void create(NvmeCounters& counters) noexcept;
 
-  // Begins an abort if none is in progress and a pair has a late command. Requires: the admin queue
-  // has a free slot.
+  // Begins an abort if none is in progress and a pair has a late command. The owner polls `admin`
+  // for its end. Requires: if no abort is in progress, `admin` has a free slot.
   void look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t now_ns) noexcept;
   bool is_in_progress() const noexcept { return is_in_progress_; }
 

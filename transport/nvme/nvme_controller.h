@@ -1,13 +1,14 @@
-// An NVMe controller: from its registers to open queues, and back to the start after a failure.
+// An NVMe controller: opens its queues, and starts it again after a failure.
 //
-// This is the control of a drive: its registers and its admin queue, on one thread. Operations go
-// through the I/O queue pairs, each on a shard of its own (nvme_queue_pair_datapath.h, which says
-// how control and shards work together).
+// This is the control of a drive. It has the registers and the admin queue, on one thread.
+// Operations go through the I/O queue pairs, each on a shard of its own. nvme_queue_pair_datapath.h
+// says how control and shards work together.
 //
 // It is a state machine that never waits: look() makes one step if it can, and returns the time of
 // the next call. So boot, which may wait, and a shard, which may not, drive it in the same way. A
-// reset is the same as a start. Outstanding commands end only once the controller is disabled, or
-// has no access to memory (NvmePort::allow_dma): it may still write to their buffers until then.
+// reset is the same as a start. A command without a completion ends only once the controller is
+// disabled, or has no access to memory (NvmePort::allow_dma): until then the controller may still
+// write to the command's buffers.
 //
 //     start, reset:   kDisabling: shards close their pairs; clear CC.EN, wait for CSTS.RDY = 0;
 //                     shards end their commands
@@ -16,23 +17,23 @@
 //     kReady:         poll the admin queue, abort late commands, read the health log;
 //                     a fatal status, or a command that stays late: reset
 //     kFailed:        the controller is gone, or a start failed: it has no access to memory, and
-//                     commands end with EIO; a reset after a while
+//                     commands end with EIO; a reset after NvmeOptions::timeout_ns
 //     shut_down():    kShuttingDown, then kClosed
 //
 // A late command is aborted. If it is late again, or an admin command is late, the controller is
-// reset. During a reset operations answer EIO. If the reset fails, they still do, and it is tried
-// again after a while.
+// reset. During a reset operations answer EIO. If the reset fails, they still answer EIO, and the
+// next reset begins after NvmeOptions::timeout_ns.
 //
 // This code does not know VFIO: in a test a page of memory plays the controller.
 //
-// Invariants, checked by is_valid() around all changes of state: 1. The pairs are wanted open
-// exactly in kReady; closed while the controller is being stopped or shut down; otherwise ended.
-// 2. The controller is told to stop only after all shards have followed. 3. From kEnabling until
-// kReady no shard has an outstanding command. 4. The only admin commands under way are the step's
-// and one abort; there are none in the states in which the controller may not answer (kEnabling,
-// kFailed, kClosed). 5. The step's namespace and queue exist. 6. The state counter equals the
-// state. Checked elsewhere: 7. Only allowed changes of state happen. (enter) 8. Once it is closed
-// no register is accessed. (NvmeRegisters)
+// Invariants, checked by is_valid() around all changes of state: 1. The wanted phase of the pairs
+// is open exactly in kReady (never, if is_only_identified); closed or ended in kDisabling and
+// kShuttingDown; otherwise ended. 2. The controller is told to stop only after all shards have
+// followed. 3. From kEnabling until kReady no shard has an outstanding command. 4. The only admin
+// commands under way are the step's and one abort. There are none in the states in which the
+// controller may not answer (kEnabling, kFailed, kClosed). 5. The step's namespace and queue exist.
+// 6. The state counter equals the state. Checked elsewhere: 7. Only allowed changes of state
+// happen. (enter) 8. Once it is closed the control accesses no register. (NvmeRegisters)
 // Threads: one at a time; after the start, the shard that has the control.
 #pragma once
 
@@ -57,19 +58,21 @@ namespace bedplate {
 class NvmePort {
  public:
   virtual ~NvmePort() = default;
-  // Whether the controller may read and write memory at all.
+  // Lets the controller read and write memory, or forbids it.
   virtual void allow_dma(bool is_allowed) noexcept = 0;
 
   volatile std::byte* registers = nullptr;
   uint64_t registers_bytes = 0;
-  uint32_t interrupt_count = 1;  // queue pair N has interrupt N
+  uint32_t interrupt_count = 1;  // the pair with index N has interrupt N
 };
 
 struct NvmeOptions {
   uint32_t queue_entries = 128;  // of each I/O queue, if the controller supports so many
+  // The time limit of each command, and of a shutdown. After a failed reset, also the pause before
+  // the next one.
   uint64_t timeout_ns = 10 * kNsPerSecond;
   std::optional<bool> has_write_cache = {};  // nothing: the drive's setting is kept
-  std::vector<uint32_t> namespaces = {1};
+  std::vector<uint32_t> namespaces = {1};    // their ids; at least one
   bool is_only_identified = false;  // it is ready once it is identified; it has no I/O queues
 };
 
@@ -80,9 +83,9 @@ class NvmeController {
     kEnabling,
     kSettingUp,  // admin commands, one after the other
     kReady,
-    kFailed,  // until the next try
+    kFailed,  // until the next reset
     kShuttingDown,
-    kClosed  // for ever
+    kClosed  // final
   };
   static constexpr char kStateWords[] =
       "stopping|starting|setting-up|ready|failed|shutting-down|closed";
@@ -93,33 +96,40 @@ class NvmeController {
   // The bytes of the pool that it needs beside its queue pairs.
   static uint64_t bytes_for() noexcept;
 
-  // Begins the start, with a queue pair for each of `queues`, or for as many as the controller
-  // grants.
+  // Begins the start, with a queue pair for each of `queues`, or for fewer: the controller may
+  // grant fewer, and each pair needs an interrupt and doorbells of `port`. If the controller is
+  // unsuitable, the state is kFailed at once; look() must not be called then.
   // Requires: `memory` has bytes_for(), zeroed and page aligned; `queues` is not empty, unless
-  // is_only_identified; the registers of `port` reach beyond the beginning of the doorbells. All
-  // arguments outlive this. Before the seal.
+  // is_only_identified; options.namespaces is not empty; the registers of `port` reach to the
+  // doorbells. `port`, all memory and all counters outlive this. Called once, before the seal.
   void create(NvmePort& port, std::span<std::byte> memory, std::span<const NvmeQueueMemory> queues,
               const NvmeOptions& options, NvmeCounters& counters, uint64_t now_ns);
 
-  // Makes the next step. Returns the latest time of the next call.
+  // Makes the next step. Returns the latest time of the next call; kNever: none is needed.
   uint64_t look(uint64_t now_ns) noexcept;
 
-  // Ends outstanding commands, shuts the drive down in order, then closes.
+  // Begins the shutdown; later calls of look() carry it out. The shards begin no more commands, the
+  // controller shuts down, then commands that are still outstanding end with EIO, and it closes.
+  // If it is not ready, or is gone, it closes at once.
   void shut_down(uint64_t now_ns) noexcept;
-  // Closes at once. The registers are not accessed any more.
+  // Closes at once: the control accesses no register any more. The shards may access theirs until
+  // is_let_go_of(). Requires: it is not closed.
   void give_up(NvmeProblem problem) noexcept;
 
-  // Valid once it was ready; constant from then on.
+  // The number of pairs. It and the pairs are final once the controller was ready.
   uint32_t queue_count() const noexcept { return pairs_.count(); }
   NvmeQueuePair& queue_pair(size_t index) noexcept { return pairs_.at(index); }
   State state() const noexcept { return state_; }
-  // The longest time until it is ready or has failed.
+  // An estimate of the longest start, for reports of progress. It counts timeout_ns once for all
+  // admin commands together. Each of them may take as long, so a start can take longer.
   uint64_t ready_max_ns() const noexcept { return 2 * ready_ns_ + options_.timeout_ns; }
+  // The latest problem, also after it is over; kNone: there was none. Its detail is valid only for
+  // those problems that have one (NvmeProblem).
   NvmeProblem problem() const noexcept { return problem_; }
   uint32_t problem_detail() const noexcept { return problem_detail_; }
   // Whether it is closed, and no shard uses a register any more.
   bool is_let_go_of() const noexcept { return state_ == State::kClosed && pairs_.have_followed(); }
-  // In the order of the options. Its numbers are valid once the controller was ready.
+  // The namespace options.namespaces[index]. Its sizes are valid once the controller was ready.
   const NvmeNamespace& space(size_t index) const noexcept { return identity_.space(index); }
 
   bool is_valid() const noexcept;
@@ -174,8 +184,8 @@ class NvmeController {
   NvmeProblem problem_ = NvmeProblem::kNone;
   uint32_t problem_detail_ = 0;
   uint64_t now_ns_ = 0;       // of the last look
-  uint64_t ready_ns_ = 0;     // the limit for a change of state
-  uint64_t deadline_ns_ = 0;  // of this state
+  uint64_t ready_ns_ = 0;     // the time limit of CSTS.RDY after a change of CC.EN
+  uint64_t deadline_ns_ = 0;  // of this state; in kFailed, the time of the next reset
   uint64_t health_ns_ = 0;    // when the next health check is due
   bool is_stopping_ = false;  // the controller was told to stop, or to shut down
   NvmeQueue admin_;

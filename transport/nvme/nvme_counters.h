@@ -10,22 +10,22 @@ namespace bedplate {
 struct alignas(kCacheLineBytes) NvmeCounters {
   Counter state;        // NvmeController::State
   Counter problem;      // NvmeProblem: the latest one
-  Counter queue_pairs;  // granted by the controller
+  Counter queue_pairs;  // those in use: at most as many as the controller grants
   Counter aborts;       // carried out by the controller
   Counter resets;
   Counter bad_completions;  // of admin commands
   // From the drive's health log (NvmeHealth); 0 until the log was read once.
-  Counter warnings;
+  Counter warnings;  // bits: the log's Critical Warning
   Counter temperature_kelvin;
   Counter spare_percent;
-  Counter used_percent;
-  Counter read_units;
-  Counter written_units;
+  Counter used_percent;   // may exceed 100
+  Counter read_units;     // of 512,000 bytes
+  Counter written_units;  // of 512,000 bytes
   Counter power_cycles;
   Counter power_on_hours;
   Counter unsafe_shutdowns;
   Counter media_errors;
-  Counter new_media_errors;  // of them, since the log was first read
+  Counter new_media_errors;  // media errors since the log was first read
 };
 
 }  // namespace bedplate

@@ -1,8 +1,8 @@
 // An NVMe drive as a PCI device, by VFIO: its registers, its interrupts, its access to memory.
 //
-// Interrupts are masked in the device's MSI-X table, as the specification has it. So masking takes
-// no system call, and an interrupt that came while masked is delivered on unmasking. The kernel
-// also uses an interrupt to ask for the device back.
+// Interrupts are masked in the device's MSI-X table, as the specification says. So masking takes no
+// system call, and an interrupt that came while masked is delivered on unmasking. The kernel also
+// uses an interrupt to ask for the device back.
 //
 // Invariants, checked by is_valid(): 1. While it is open, its registers are mapped, including the
 // first doorbells, and so is its MSI-X table; each interrupt has an eventfd. 2. Once it is closed,
@@ -27,21 +27,23 @@ class NvmeDevice final : public NvmePort {
   NvmeDevice& operator=(const NvmeDevice&) = delete;
   ~NvmeDevice() override { close(); }
 
-  // `device`: opened in a VFIO container. Makes as many of `interrupt_count_wanted` (over 0)
-  // interrupts as possible (interrupt_count), masked. Errors: it is not an NVMe drive; the
-  // system's.
+  // Takes `device`, which a VFIO container opened. Makes as many of `interrupt_count_wanted`
+  // interrupts as possible (interrupt_count), masked. Requires: interrupt_count_wanted > 0; it was
+  // not open before. Errors: it is not an NVMe drive; the system's. After an error it is closed.
   Result<void> open(Fd device, const std::string& address, uint32_t interrupt_count_wanted);
   bool is_open() const noexcept { return device_.is_open(); }
-  // Unmaps the registers; the kernel resets the device.
+  // Unmaps the registers; the kernel resets the device. The eventfds stay open.
   void close() noexcept;
 
   void allow_dma(bool is_allowed) noexcept override;
+  // Unmasks or masks the interrupt. Requires: is_open(); index < interrupt_count.
   void allow_interrupt(uint32_t index, bool is_allowed) noexcept;
-  // eventfds: completions have arrived; the kernel wants the device back.
+  // An eventfd; readable: completions have arrived. Requires: index < interrupt_count.
   int interrupt_fd(uint32_t index) const noexcept {
     BP_DCHECK(index < interrupts_.size());
     return interrupts_[index].number();
   }
+  // An eventfd; readable: the kernel wants the device back.
   int request_fd() const noexcept { return request_.number(); }
 
   bool is_valid() const noexcept;
