@@ -1,8 +1,10 @@
 // The identity of a controller and of its namespaces, as the controller reports it: formats, sizes,
 // and the limits of a command.
 //
-// Shards read a namespace even while the controller restarts. So once a namespace is known, only
-// its block count changes, and only grows; a controller that reports anything else is refused.
+// Shards read a namespace even while the controller restarts. So once the controller was ready,
+// only a namespace's block count changes, and only grows. A restart fails if the controller reports
+// another block size, fewer blocks or shorter transfers; while it is ready, such a report is
+// ignored.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +23,7 @@ class NvmeIdentity {
  public:
   // The occasion of a look at a namespace.
   enum class Look : uint8_t {
-    kFirst,    // in a start before it was first ready
+    kFirst,    // in a start, before the controller was ever ready
     kRestart,  // in a later start
     kGrowth    // while the controller is ready
   };
@@ -29,14 +31,15 @@ class NvmeIdentity {
   // `namespaces`: the numbers of those in use. Before the seal: it allocates.
   void create(std::span<const uint32_t> namespaces);
 
-  // Takes an answer to Identify Controller. `page_bytes_min`: the controller's smallest page.
+  // Takes an answer to Identify Controller. The namespaces' limits follow from it, so it comes
+  // before theirs. `page_bytes_min`: the controller's smallest page.
   void know_controller(const std::byte* answer, uint64_t page_bytes_min) noexcept;
   // Takes an answer to Identify Namespace. Returns why the namespace cannot be used, or kNone.
   NvmeProblem know_namespace(uint32_t index, Look look, const std::byte* answer) noexcept;
 
   bool has_write_cache() const noexcept { return has_write_cache_; }
   uint32_t space_count() const noexcept { return space_count_; }
-  // In the order of create().
+  // The namespaces in the order of create(). Their numbers are valid once the controller was ready.
   const NvmeNamespace& space(size_t index) const noexcept {
     BP_DCHECK(index < space_count_);
     return spaces_[index];

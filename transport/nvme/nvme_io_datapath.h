@@ -1,10 +1,10 @@
 // Operations on the namespaces of a controller: reads, writes and others, of any length.
 //
 // An operation becomes as many commands as the controller's limits demand. Operations wait in order
-// while the queue is full. Their memory is the pool's, and nothing is copied. While the controller
-// is not open (it is being reset, or is gone) all operations answer EIO.
+// while the queue is full. Their memory is the pool's, and nothing is copied. While NvmeIo is not
+// open (the controller is being reset, or is gone) all operations answer EIO.
 //
-// Invariants, checked by is_valid(): 1. Operations wait only while it is open, and have blocks
+// Invariants, checked by is_valid(): 1. Operations wait only while NvmeIo is open, and have blocks
 // left. 2. Only the first waiting operation may have commands begun. 3. An operation in the list of
 // ended ones has no command under way. Checked by begin(): 4. An operation begins again only after
 // it has ended.
@@ -43,9 +43,9 @@ struct NvmeOperation : NvmeCall {
   const NvmeNamespace* space = nullptr;
   std::byte* memory = nullptr;  // kRead, kWrite: of the pool, aligned to 4 bytes
   uint64_t first_block = 0;     // all but kFlush
-  uint64_t block_count = 0;     // over 0
-  // Never called from begin(). `error`: 0 or an errno value; EOPNOTSUPP: the drive lacks the
-  // command.
+  uint64_t block_count = 0;     // over 0; kFlush: NvmeIo sets it
+  // Called once, at the end of the operation, and never from begin(). It may begin operations, this
+  // one, too. `error`: 0 or an errno value; EOPNOTSUPP: the drive lacks the command.
   void (*done)(void* context, int error) noexcept = nullptr;
   void* context = nullptr;
 
@@ -56,7 +56,7 @@ struct NvmeOperation : NvmeCall {
   NvmeOperation* next = nullptr;
 };
 
-// The errno value of a status, for the operation's owner; 0: success.
+// Returns the errno value that an operation with this status ends with; 0: success.
 int errno_of_status(uint16_t status) noexcept;
 
 class NvmeIo {
@@ -65,16 +65,20 @@ class NvmeIo {
   const NvmeQueue& queue() const noexcept { return queue_; }
 
   void open() noexcept { is_open_ = true; }
-  // From now on all operations answer EIO. Commands under way end with the queue (fail_all()).
+  // From now on new and waiting operations answer EIO. Commands under way end by their completion,
+  // or by NvmeQueue::fail_all().
   void close() noexcept;
   bool is_open() const noexcept { return is_open_; }
 
-  // Requires: the range is within the namespace.
+  // Begins the operation's commands, or lets it wait. The next poll() submits them. Requires: the
+  // range is within the namespace.
   void begin(NvmeOperation& operation, uint64_t now_ns) noexcept;
-  // Ends completed commands, at most about `budget`, and begins waiting operations. Returns how
-  // many have ended.
+  // Ends completed commands, at most about `budget`, begins waiting operations, and submits all
+  // begun commands. Returns the number of commands, and of operations without a command, that have
+  // ended.
   uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
 
+  // Counts of commands: those that failed or got no answer, and all that were begun.
   uint64_t error_count() const noexcept { return error_count_; }
   uint64_t command_count() const noexcept { return command_count_; }
   bool is_valid() const noexcept;

@@ -14,19 +14,19 @@ enum class NvmeProblem : uint32_t {
   kTakenBack,         // the kernel asked for it
   kNotDisabled,       // not disabled within the time that the controller states
   kNotReady,          // not ready within that time
-  kFatal,             // the controller reports a fatal status
+  kFatal,             // it reports a fatal status, or is not ready any more
   kSilent,            // an admin command was not answered in time
-  kLate,              // a command was late, and again after the abort
+  kLate,              // a command was late twice: the abort did not end it
   kRefused,           // an admin command was refused; `detail`: the status
   kNotNvm,            // its command set is not NVM
   kPageBytes,         // it does not support pages of 4 KiB
-  kNoQueue,           // it grants no I/O queue
+  kNoQueue,           // it has no I/O queue, doorbell or interrupt, or too few entries
   kFewerQueues,       // than it granted before
   kNoWriteCache,      // it has no write cache to turn on
   kMissingNamespace,  // `detail`: its number, as in the following ones
   kMetadata,          // the namespace is formatted with metadata
   kBlockBytes,        // blocks of other than 512 to 4096 bytes
-  kOtherFormat,       // another format, or it or its transfers have become smaller
+  kOtherFormat,       // it now has another block size, fewer blocks or shorter transfers
   kCount
 };
 

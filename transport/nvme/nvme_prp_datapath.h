@@ -1,8 +1,8 @@
 // The list of pages (PRP list) of a command's data (NVM Express Base Specification 1.4, 4.3).
 //
-// The controller uses every pointer of the pool unchanged (transport/vfio/), so the list holds
-// pointers. One page of list is enough for the largest transfer at any alignment: lists are never
-// chained.
+// The I/O virtual address of pool memory is its address in this process (transport/vfio/), so the
+// list holds pointers. A list of one page is enough for the largest transfer at any alignment, so
+// lists are never chained.
 #pragma once
 
 #include <algorithm>

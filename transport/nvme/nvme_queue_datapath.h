@@ -1,8 +1,8 @@
 // One submission queue with its completion queue: commands in, completions out.
 //
-// Both are in the pool, where the controller reads and writes them. A command has a slot from its
-// begin to its completion; there are fewer slots than entries, so neither queue can overflow. A
-// completion that names no command under way is only counted: it is a defect of the controller.
+// Both are in the pool, where the controller reads and writes them. A command has a slot from
+// try_begin() to its completion. There are fewer slots than entries, so neither queue can overflow.
+// A completion that names no command under way is only counted: it is a defect of the controller.
 //
 // Invariants, checked by is_valid(): 1. Each slot is free or has a call, and outstanding() counts
 // the calls. 2. Tail and head are indices of entries. Checked by release(): 3. A command ends
@@ -34,8 +34,9 @@ class NvmeQueue {
   // The memory that it needs. `has_lists`: each command has a page for its PRP list.
   static uint64_t bytes_for(uint32_t entry_count, bool has_lists) noexcept;
 
-  // Requires: `memory` is page aligned and has bytes_for(); `registers` include the doorbells of
-  // queue `id`, each `doorbell_bytes` long. Both outlive this.
+  // Requires: `entry_count` is kEntryCountMin to kEntryCountMax; `memory` is page aligned and has
+  // bytes_for(); `registers` include the doorbells of queue `id`, each `doorbell_bytes` long. Both
+  // outlive this.
   void create(uint16_t id, uint32_t entry_count, bool has_lists, std::span<std::byte> memory,
               volatile std::byte* registers, uint32_t doorbell_bytes) noexcept;
   // Resets it to its initial state, for a restarted controller. Requires: nothing is outstanding.
@@ -43,30 +44,32 @@ class NvmeQueue {
 
   struct Entry {
     nvme::Command* command = nullptr;  // all zeros, but for its id; nullptr: no slot is free
-    std::byte* list = nullptr;         // a page
+    std::byte* list = nullptr;         // the command's page; not valid without has_lists
   };
-  // Returns a command for the caller to fill in. The next ring() submits it.
+  // Returns a command for the caller to fill in. The next ring() submits it. `call` stays in place
+  // until it is called.
   Entry try_begin(NvmeCall& call, uint64_t now_ns) noexcept;
   // Tells the controller of all begun commands, and of the completions taken. Cost: one register
   // write for each of the two, if there are any. No other function writes registers.
   void ring() noexcept;
-  // Calls back for at most `budget` completed commands; returns how many. The controller has space
-  // for the completions of all outstanding commands, even before ring() tells it of those taken.
+  // Takes at most `budget` completions, and calls back for their commands. Returns their number,
+  // with bad ones. The controller has space for the completions of all outstanding commands, even
+  // before ring() tells it of those taken.
   uint32_t poll(uint32_t budget) noexcept;
-  // Calls back for all outstanding commands. Requires: the controller has no access to memory any
-  // more, or is disabled.
+  // Calls back for all outstanding commands, with nvme::kNoAnswer. Requires: the controller has no
+  // access to memory any more, or is disabled.
   void fail_all() noexcept;
 
   static constexpr uint32_t kNone = ~uint32_t{0};
   // The id of a command that began, or was marked, before `before_ns`; kNone: no command is
-  // overdue.
-  // Cost: a look at each slot.
+  // overdue. Cost: a look at each slot.
   uint32_t find_overdue(uint64_t before_ns) const noexcept;
   bool is_marked(uint32_t id) const noexcept {
     BP_DCHECK(id < slot_count());
     return slots_[id].is_marked;
   }
-  // Restarts the command's time limit; is_marked() is true from now on.
+  // Restarts the command's time limit; is_marked() is true until the command ends. Requires: it is
+  // outstanding.
   void mark(uint32_t id, uint64_t now_ns) noexcept;
 
   uint16_t id() const noexcept { return id_; }

@@ -3,8 +3,8 @@
 //
 // A drive has one for each shard with volumes on it. The pair has memory, doorbells and an
 // interrupt of its own, so a request involves no other shard and takes no lock. One thread, the
-// control's (NvmeController), handles the whole drive (starts, aborts, resets, its end). It never
-// touches a queue that a shard may use. Control and shard communicate by these words:
+// control's (NvmeController), handles the whole drive: starts, aborts, resets and the shutdown. It
+// never touches a queue that a shard may use. Control and shard communicate by these words:
 //
 //   wanted    the phase that the control wants of the pair, with a new number each time
 //   reached   the last wish that the pair's shard has carried out
@@ -17,17 +17,18 @@
 //   control: wants all pairs kEnded             shards: end outstanding commands, once, with EIO
 //   control: enables the controller, creates the queues
 //   control: wants all pairs kOpen              shards: take operations again
-// The control makes each step only after all shards have reached the wish before it. If a drive
-// disappears, the control wants kEnded at once, and releases the drive when all have reached it: no
-// register is written after that.
+// The control makes each step only after all shards have reached the wish before it. If the drive
+// fails or the kernel takes it back, the control cuts it off from memory, and wants kEnded at once.
+// Shards that have reached kEnded write no register, so a drive that was taken back is released
+// when all have reached it.
 //
-// Invariants: 1. Each reached wish was wanted, and its number is never used again: no answer is
+// Invariants: 1. Each reached wish was wanted, and no later wish has its number, so no answer is
 // stale. (has_followed; want) 2. A command ends once: by its completion, or when the pair is ended.
 // 3. Commands are submitted only while it is open. (NvmeIo::begin) Checked by is_valid() around the
 // shard's work: 4. It takes operations exactly while kOpen was reached last. 5. If kEnded was
 // reached last, nothing is outstanding, late or stuck. 6. A late command is under way, and is
 // marked for its second time limit.
-// Threads: as the section headings say; each function asserts its thread.
+// Threads: as the section headings say; all functions but queue() and is_valid() assert it.
 #pragma once
 
 #include <atomic>
@@ -58,13 +59,13 @@ class NvmeQueuePair {
   enum class Phase : uint32_t {
     kEnded,  // as made: nothing is outstanding, and its memory is in its initial state
     kOpen,
-    kClosed  // begins no commands; outstanding ones stay so
+    kClosed  // begins no commands; outstanding ones may still complete
   };
   struct Options {
     uint16_t id = 1;
     uint32_t entry_count = 0;
     uint32_t doorbell_bytes = 4;
-    uint64_t timeout_ns = 0;
+    uint64_t timeout_ns = 0;  // of a command, before it is late; a late one gets it once more
   };
   static constexpr uint32_t kNone = NvmeQueue::kNone;
 
@@ -76,7 +77,7 @@ class NvmeQueuePair {
   void create(const Options& options, std::span<std::byte> memory, volatile std::byte* registers,
               NvmeQueueCounters& counters) noexcept;
   // The calls that tell the shard to follow(), and the control to look. Without them, as at boot
-  // and in tests, one thread is both, and want() follows at once. Requires: has_followed().
+  // and in tests, one thread is both, and want() follows at once.
   struct Calls {
     void (*follow)(void* context) noexcept = nullptr;  // threads: the control's
     void* follow_context = nullptr;
@@ -86,6 +87,7 @@ class NvmeQueuePair {
     const EventLoop* control = nullptr;
     const EventLoop* shard = nullptr;
   };
+  // Requires: has_followed().
   void set_calls(const Calls& calls) noexcept {
     BP_DCHECK(has_followed());
     calls_ = calls;
@@ -93,8 +95,9 @@ class NvmeQueuePair {
 
   // ---- The control's ----
 
-  // Requires: kOpen: the pair is ended, and the controller has its queues. kEnded: the controller
-  // is disabled, or has no access to memory.
+  // Records the wish, and tells the shard. Requires: for kOpen, the pair has followed kEnded, and
+  // the controller has its queues; for kEnded, the controller is disabled, or has no access to
+  // memory.
   void want(Phase phase) noexcept;
   // Whether the shard has carried out the last wish.
   bool has_followed() const noexcept {
@@ -103,11 +106,12 @@ class NvmeQueuePair {
     return reached_.load(std::memory_order_acquire) == wanted_.load(std::memory_order_relaxed);
   }
   // The id of a command to abort, returned once; kNone: there is none. The shard withdraws the id
-  // if the command ends before.
+  // if the command ends before this call.
   uint32_t take_late() noexcept {
     BP_DCHECK(is_controls_thread());
     return late_id_.exchange(kNone, std::memory_order_acquire);
   }
+  // Whether a command was late twice since the pair was last ended.
   bool is_stuck() const noexcept {
     BP_DCHECK(is_controls_thread());
     return is_stuck_.load(std::memory_order_acquire);
@@ -125,11 +129,11 @@ class NvmeQueuePair {
     BP_DCHECK(is_shards_thread());
     return io_.queue().outstanding() > 0;
   }
-  // Ends completed commands; returns how many.
+  // NvmeIo::poll(). Also withdraws the late command if it has ended.
   uint32_t poll(uint32_t budget, uint64_t now_ns) noexcept;
   // Carries out the control's last wish.
   void follow() noexcept;
-  // Looks for late commands. Returns the latest time of the next call.
+  // Looks for late commands, and publishes the counters. Returns the latest time of the next call.
   uint64_t look(uint64_t now_ns) noexcept;
   bool is_valid() const noexcept;
 
@@ -156,7 +160,8 @@ class NvmeQueuePair {
   uint64_t timeout_ns_ = 0;
   NvmeQueueCounters* counters_ = nullptr;
   Calls calls_;
-  // A cache line apart from the shard's frequent writes. The number of the wish, then the phase.
+  // The wish: its phase in the low kPhaseBits, its number above them. It begins a cache line that
+  // is apart from the shard's frequent writes.
   alignas(kCacheLineBytes) std::atomic<uint32_t> wanted_{0};
   std::atomic<uint32_t> reached_{0};
   std::atomic<uint32_t> late_id_{kNone};

@@ -1,7 +1,7 @@
 // The registers of an NVMe controller, except the doorbells (nvme_queue_datapath.h).
 //
-// Invariants, checked by each access: 1. It is within the registers. 2. The registers are not
-// closed: they may be unmapped afterwards.
+// Invariants, checked by each access: 1. The access is within the registers. 2. The registers are
+// not closed. After close() they may be unmapped.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace bedplate {
 // Threads: the controller's.
 class NvmeRegisters {
  public:
-  // `bytes` of registers are mapped at `base` until close().
+  // Requires: `bytes` of registers are mapped at `base` until close().
   void open(volatile std::byte* base, uint64_t bytes) noexcept {
     base_ = base;
     bytes_ = bytes;
@@ -22,7 +22,8 @@ class NvmeRegisters {
   void close() noexcept { base_ = nullptr; }
 
   uint32_t read32(size_t offset) const noexcept { return at(offset); }
-  // Reads two halves, which every controller supports; write64() writes two halves.
+  // Reads two halves, the low one first: every controller supports that. write64() writes two
+  // halves, too.
   uint64_t read64(size_t offset) const noexcept {
     return read32(offset) | uint64_t{read32(offset + 4)} << 32;
   }

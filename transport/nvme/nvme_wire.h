@@ -1,7 +1,8 @@
 // The interface of an NVMe controller: registers, commands, completions.
 //
-// Only the parts that this driver uses, by the sections of the NVM Express Base Specification 1.4.
-// Later specifications have not changed them. All numbers are little-endian, as the machine's.
+// This file has only the parts that the driver uses. The section numbers are those of the NVM
+// Express Base Specification 1.4. Later specifications have not changed these parts. All numbers
+// are little-endian, like those of the machine.
 #pragma once
 
 #include <bit>
@@ -47,7 +48,7 @@ inline constexpr uint32_t kShutdownDone = 2U << 2;
 
 struct Command {
   uint8_t opcode = 0;
-  uint8_t flags = 0;  // PRPs
+  uint8_t flags = 0;  // 0: PRPs describe the data
   uint16_t id = 0;
   uint32_t space = 0;  // the namespace
   uint64_t reserved = 0;
@@ -98,7 +99,7 @@ inline constexpr uint32_t kHealthBytes = 512;
 inline constexpr uint32_t kContiguous = 1;
 inline constexpr uint32_t kInterrupts = 2;
 
-// A number in a controller's answer.
+// Reads a number in a controller's answer.
 template <typename T>
 T field(const std::byte* answer, size_t offset) noexcept {
   T value;
@@ -164,9 +165,11 @@ inline constexpr uint16_t kInvalidNamespace = 0x00b;
 inline constexpr uint16_t kWriteProtected = 0x020;
 inline constexpr uint16_t kCapacityExceeded = 0x081;
 inline constexpr uint16_t kReadOnlyRange = 0x182;
-// Masks three bits of type and eight of code; the bits above are retry delays and the like.
+// Selects the three bits of type and the eight of code. The bits above them are retry delays and
+// the like.
 inline constexpr uint16_t kCodeMask = 0x7ff;
-// Not a controller's: no answer will come; the command may or may not have been carried out.
+// The driver's own value: no answer will come, and the command may or may not have been carried
+// out.
 inline constexpr uint16_t kNoAnswer = 0xffff;
 
 }  // namespace bedplate::nvme

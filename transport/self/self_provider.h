@@ -1,11 +1,11 @@
 // The provider for a member's messages to itself: they arrive at its next poll, in order, as from
 // any other member. So a service need not know which of its parts run in this process.
 //
-// A fast box in private memory carries copies of the messages; this object is both ends. Loans are
-// pointers that come back; puts, gets and atomics are carried out at once.
+// A fast box in private memory carries copies of the messages; this object is both ends of it. A
+// loan passes a pointer to the block. Puts, gets and atomics are carried out at once.
 //
-// Invariant, which is_valid() looks at before and after each change: returned_count_ counts the
-// returned loans, each of which is still out.
+// Invariant, checked by is_valid() before and after each change: returned_count_ is the number of
+// loans that were released and that the next poll ends. Each of them is still out.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class SelfProvider final : public Provider, private Endpoint {
   static constexpr uint32_t kLoanCountMax = kFastBoxSlotCountMax;
 
   // `member`: this member's number. `own_name`: the name under which others know it; nullptr: none.
-  // Allocates kBoxBytes.
+  // `dispatcher` and `own_name` outlive this. Allocates kBoxBytes, and the book of loans.
   SelfProvider(uint32_t member, const Dispatcher& dispatcher, const char* own_name = nullptr);
   SelfProvider(const SelfProvider&) = delete;
   SelfProvider& operator=(const SelfProvider&) = delete;
@@ -66,7 +66,7 @@ class SelfProvider final : public Provider, private Endpoint {
   void deliver(const SlotHeader& header, const MessageSlot& slot) noexcept;
   uint32_t finish_loans() noexcept;
 
-  ThreadOwner owner_;  // held by the polling thread, in debug builds
+  ThreadOwner owner_;  // the polling thread holds it during a poll, in debug builds
   const uint32_t member_;
   const char* const own_name_;
   const Dispatcher& dispatcher_;

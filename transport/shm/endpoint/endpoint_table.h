@@ -1,5 +1,6 @@
-// The endpoints of a member, by peer number. Most members talk to few of very many peers, so memory
-// is taken for 64 numbers at a time, when the member first talks to one of them.
+// The endpoints of a member, by peer number. Most members talk to few of very many peers. So an
+// endpoint is allocated when the member first talks to that peer, and the pointers to endpoints in
+// chunks of 64.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,10 @@ class EndpointTable {
     const auto& chunk = chunks_[peer / kChunkCount];
     return chunk ? chunk[peer % kChunkCount].get() : nullptr;
   }
-  // The endpoint to the process that has this number now; makes and opens it if need be. nullptr:
-  // there is no memory for it. Allocates, once for each number.
+  // Returns the endpoint to the process that has this number now; makes and opens it if need be.
+  // nullptr: there is no memory for it. Allocates, once for each number. Requires: it is a peer's.
   ShmEndpoint* try_make(uint32_t peer) noexcept;
-  // The same without opening it, only to allocate its memory.
+  // Returns the endpoint without opening it: only allocates its memory if need be.
   ShmEndpoint* try_add(uint32_t peer) noexcept;
 
   template <typename Body>
@@ -42,6 +43,7 @@ class EndpointTable {
     }
   }
 
+  // Whether take_copy_error() has an error.
   bool has_news() const noexcept { return copy_news_ == CopyNews::kFailed; }
   // The error of the first peer whose memory could not be opened; nullptr: none, or it was taken
   // already.

@@ -24,20 +24,22 @@ struct PeerGeneration {
 
 // Threads: the shard's.
 //
-// Invariants: 1. An exposure in use belongs to a possible peer. 2. No two exposures in use have the
-// same index and use count, so a stale description matches nothing. (is_valid; the second by
-// construction: each entry counts its uses up.)
+// Invariants: 1. An exposure in use belongs to a peer of the group. 2. Each use of an entry has
+// another use count, so a stale description matches nothing. (is_valid; the second by construction:
+// each entry counts its uses up.)
 class Exposures {
  public:
   // `single_copy` may be nullptr; both outlive this.
   void create(const GroupView& group, SingleCopy* single_copy) noexcept;
 
-  // Endpoint::expose and withdraw, for the peer `who`.
+  // Endpoint::expose and withdraw, for the peer `who`. All peers together have at most
+  // kExposureCountMax exposures. The death of a peer frees none: each stays until withdraw().
   Result<RemoteMemory> expose(const PeerGeneration& who, std::span<std::byte> memory);
   void withdraw(uint32_t peer, const RemoteMemory& memory) noexcept;
 
-  // Carries out the operation that the slot with `body` requests. Returns its fault; or nullptr:
-  // then the peer has its answer, and the caller wakes it.
+  // Carries out the operation that the slot with `body` requests. Returns the fault of a malformed
+  // request, as static text. Returns nullptr if the peer has its answer, which may be a refusal;
+  // then the caller wakes the peer.
   const char* serve(const PeerGeneration& who, const std::byte* body) noexcept;
 
   bool is_valid() const noexcept;

@@ -1,5 +1,5 @@
-// A member's view of its group: its own number, and what the table and the segment say of the
-// others. All parts of a provider share one, and none of them writes to it.
+// A member's view of its group: its own number, and the state of the others from the table and the
+// segment. All parts of a provider share one, and none of them writes to it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ struct GroupViewOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
   const PinnedPool* pool = nullptr;
-  std::span<Doorbell* const> doorbells = {};  // of members that are event loops of this process
+  // By member number, if all members are event loops of this process; else empty.
+  std::span<Doorbell* const> doorbells = {};
   uint32_t self = 0;
 };
 
@@ -45,21 +46,21 @@ class GroupView {
   bool is_alive(uint32_t member) const noexcept {
     return all_.members->state(member) == MemberState::kAlive;
   }
-  // Whether the member has exited, left or was cut off by the owner. Its process may still run and
-  // write.
+  // Whether the member has exited, left or was cut off by the owner, or nobody has its number. Its
+  // process may still run and write.
   bool has_died(uint32_t member) const noexcept {
     const MemberState state = all_.members->state(member);
     return state != MemberState::kAlive && state != MemberState::kJoining;
   }
-  // Whether no store of `member`, in that generation, into this member's part can come any more: it
-  // has exited, has said so, or ignores requests.
+  // Whether `member`, in that generation, stores nothing into this member's part any more: it has
+  // exited, has said that it writes no more, or has cut this member off.
   bool answers_no_more(uint32_t member, uint64_t generation) const noexcept;
   // The memory into which the member copies messages that do not fit into a slot; may be empty.
   std::span<std::byte> eager_region_of(uint32_t member) const noexcept {
     return all_.segment.eager_region(member);
   }
-  // The segment that contains all of [memory, memory + bytes), if others may have mapped it, too;
-  // else nullptr.
+  // The segment that contains all of [memory, memory + bytes). nullptr: none does, or it is the
+  // segment that only this process has mapped.
   const Segment* shared_segment(const void* memory, uint64_t bytes) const noexcept;
 
  private:

@@ -19,15 +19,18 @@ class Lender {
   // Allocates.
   void create(const GroupView& group);
 
-  // As LoanTable::try_lend(); also fails if `peer` has its full share.
+  // As LoanTable::try_lend(). Also returns UINT32_MAX as the loan if `peer` has its full share.
   LoanTable::Lent lend(std::byte* block, Completion* returned, uint32_t peer) noexcept;
   // Takes back a loan whose message was never sent: the block is the caller's again.
   void cancel(uint32_t loan, uint32_t peer) noexcept;
   uint32_t out_count() const noexcept { return loans_.out_count(); }
 
-  // Ends loans that have come back from any peer. Returns how many.
+  // Ends loans that have come back from any peer, with Outcome::kDone: at most kBatch in one call.
+  // Returns how many.
   uint32_t collect() noexcept;
-  // Ends all loans that `peer` has not returned. Requires: it cannot touch them any more.
+  // Ends all loans to `peer` that are still out, with Outcome::kUnknown: also those that it has
+  // returned since the last collect(). Requires: it cannot touch them any more, or this member is
+  // dead to the others.
   void collect_from(uint32_t peer) noexcept;
 
   bool is_valid() const noexcept;

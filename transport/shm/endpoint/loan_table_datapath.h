@@ -1,13 +1,14 @@
-// The loans of a member: who has each, and how the member learns that it has come back.
+// The loans of a member, the borrower of each, and the bytes by which the loans come back.
 //
 // A borrower returns a loan by storing a mark into the loan's byte in the group's segment. One
 // plain store cannot be refused, nor end half-way if the borrower is killed. The mark differs from
-// use to use, so the lender never writes the byte: a store to a line in the borrower's cache would
-// hold up the message behind it. All other state is private: any other byte means nothing.
+// use to use, so the lender need not reset the byte: a store to a line in the borrower's cache
+// would hold up the message behind it. The lender stores the byte only in place of a dead borrower.
+// Any byte but the mark means nothing. All other state is private.
 //
 // Invariant: the byte of a loan that is not out is its mark. So the next mark differs from it,
 // however often a loan was cancelled, or lent to a member that died. (Borrowers write the bytes, so
-// nothing is asserted of them. is_valid() is the book's.)
+// no assertion checks them. is_valid() is the book's.)
 #pragma once
 
 #include <atomic>
@@ -23,8 +24,8 @@ namespace bedplate {
 class LoanTable {
  public:
   struct Record : LoanRecord {
-    uint16_t member = 0;
-    uint8_t mark = 0;  // out: the byte's value after the return; free: its value now
+    uint16_t member = 0;  // the borrower
+    uint8_t mark = 0;     // out: the byte's value after the return; free: its value now
   };
   static_assert(sizeof(Record) == 24, "a largest table stays in the cache as long as it can");
   struct Lent {
@@ -42,18 +43,20 @@ class LoanTable {
   Lent try_lend(std::byte* block, Completion* returned, uint32_t member) noexcept;
   // Takes back a loan whose message was never sent: the block is the caller's again.
   void cancel(uint32_t loan) noexcept {
-    // The mark was not used. A caller that tries again and again would otherwise come round to a
-    // mark that still lies in a slot.
+    // The mark was not used. If each try used one, a caller that tries again and again would come
+    // round to a mark that still lies in a slot.
     --book_[loan].mark;
     book_.cancel(loan);
   }
 
   uint32_t out_count() const noexcept { return book_.out_count(); }
 
-  // Ends returned loans, at most out.size(). Returns how many; if it is out.size(), call again. The
-  // completion of one may lend it again.
+  // Ends returned loans, at most out.size(), and copies their records to `out`. The caller calls
+  // finish_loan() for each, which may lend the same loan again. Returns how many; if it is
+  // out.size(), there may be more.
   size_t collect(std::span<Record> out) noexcept;
-  // The same for all loans that `member` has not returned. Requires: it cannot touch them any more.
+  // The same for all loans to `member` that are out, returned or not. Requires: as for
+  // Lender::collect_from().
   size_t collect_from(uint32_t member, std::span<Record> out) noexcept;
 
   bool is_valid() const noexcept { return book_.is_valid(); }
@@ -75,7 +78,7 @@ inline LoanTable::Lent LoanTable::try_lend(std::byte* block, Completion* returne
 }
 
 inline size_t LoanTable::collect(std::span<Record> out) noexcept {
-  BP_DCHECK(!out.empty());  // else nobody would see whether there are more
+  BP_DCHECK(!out.empty());  // else the count does not show whether there are more
   size_t count = 0;
   book_.for_each_out([&](uint32_t loan) noexcept {
     // Pairs with the borrower's release: the borrower reads the memory no more.

@@ -1,5 +1,5 @@
 // The initiator's side of puts, gets and atomics that their targets carry out: the pending
-// operations, for all peers, and the next step of each (shm_operations.h has the format).
+// operations for all peers, and the steps of each (shm_operations.h has the format).
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,23 @@ namespace bedplate {
 // Threads: the shard's.
 //
 // Invariants: 1. The number of entries in use agrees with operation_count_ and with the shares. 2.
-// Each has a number, and no later operation has the same. (is_valid)
+// Each entry in use has a number, and no later operation has the same. (is_valid)
 class OperationTable {
  public:
-  // `parts` outlive this. Allocates.
+  // `parts` outlives this. Allocates.
   void create(OutgoingParts& parts);
 
-  // Asks the target to carry out `wanted`. Returns kPending, kAgain, or kRefused if the target
-  // cannot do it. Requires: the path is open.
+  // Asks the target to carry out `wanted`. Returns kPending, kAgain, or kRefused if the group has
+  // no eager regions. If the target refuses, `wanted.done` gets the outcome. Requires: the path is
+  // open.
   SendStatus start(OutgoingPath& path, const RemoteOperation& wanted) noexcept;
-  // Returns kDone if nothing is pending, else kPending or kAgain.
+  // Returns kDone if no operation of this path is pending, else kPending or kAgain. Requires: the
+  // path is open.
   SendStatus start_flush(OutgoingPath& path, Completion* done) noexcept;
 
   bool is_idle() const noexcept { return operation_count_ == 0; }
-  // Advances all operations, and calls the completions of those that end. Returns how many end, or
-  // wait for space.
+  // Advances all operations, and calls the completions of those that end. Returns the number of
+  // operations that end, or that wait for space and so need another poll.
   uint32_t poll() noexcept;
 
   bool is_valid() const noexcept;

@@ -1,5 +1,5 @@
-// Single copy between this member and its peers: one PeerCopy for each endpoint, opened with the
-// endpoint, so that no put or get has to open it.
+// Single copy between this member and a peer. Each endpoint has one PeerCopy, and opens it when the
+// endpoint is opened, so no put or get has to open it.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,8 @@ class PeerCopy {
   Result<void> open(const GroupView& group, SingleCopy& single_copy, uint32_t peer) noexcept;
   void close() noexcept;
 
-  // Does a put or get. Returns kAgain if single copy is not possible: the target must do it.
+  // Does a put or get at once. Returns kDone, kGone, kRefused, or kAgain if single copy is not
+  // possible: then the target must do the operation.
   SendStatus copy(const RemoteOperation& operation) noexcept;
 
  private:

@@ -1,5 +1,5 @@
-// How many units of a kind (loans, chunks of the eager region) each peer holds, and whether it may
-// have one more.
+// The share of each peer in a stock of units (loans, operations, chunks of the eager region): the
+// number that it holds, and whether it may take one more.
 //
 // A member takes units for all its peers from one stock; a peer frees its units by reading. A
 // stopped peer frees none, so it must not hold them all, or the member could send to nobody.
@@ -29,14 +29,15 @@ class PeerShare {
     BP_ASSERT(reserve_count <= unit_count);
   }
 
-  // Requires, for all below: peer < peer_count.
+  // Requires, for all functions below: peer < peer_count.
   uint32_t held_by(uint32_t peer) const noexcept { return held_[peer]; }
   uint32_t free_count() const noexcept { return free_count_; }  // units that nobody holds
+  // Whether the peer may take a unit now: one is free, beside the reserve if the peer holds any.
   bool may_take(uint32_t peer) const noexcept {
     BP_DCHECK(peer < held_.size());
     return free_count_ > (held_[peer] == 0 ? 0 : reserve_count_);
   }
-  // Requires: a unit is free. A peer may take several after one yes of may_take().
+  // Requires: a unit is free. After may_take() was true once, the peer may take several units.
   void take(uint32_t peer) noexcept {
     BP_DCHECK(peer < held_.size());
     BP_ASSERT(free_count_ > 0);

@@ -40,15 +40,15 @@ class ShmDispatch {
   // Everything in `options` outlives this. Allocates.
   void create(const Options& options);
 
-  // The endpoint of the peer that wrote to us. nullptr: the member may not write; or, if
-  // lacks_memory(), there is no memory for its endpoint now, and the next poll asks again.
+  // Returns the endpoint of the peer that wrote to this member. nullptr: that member may not write;
+  // or, if lacks_memory(), there is no memory for its endpoint now, and the next poll asks again.
   ShmEndpoint* sender_of(uint32_t member) noexcept {
     const GroupView& group = parts_->outgoing.group;
     if (!group.is_peer(member)) return nullptr;
     ShmEndpoint* endpoint = endpoints_->at(member);
-    // Compares with the table's generation, not with the last one seen: a number is given out anew
-    // only when we have read everything of its former member, and the new one may write before we
-    // look again.
+    // Compares with the table's generation, not with the last one seen. A number gets a new member
+    // only when this member has read everything of the former one, and the new one may write before
+    // this member looks at the table again.
     if (BP_LIKELY(endpoint != nullptr &&
                   endpoint->generation() == group.members().generation(member))) {
       return endpoint;
@@ -58,29 +58,32 @@ class ShmDispatch {
   // Handles one slot. `box`: the box that it arrived in; nullptr: the FIFO or a lane.
   void handle(ShmEndpoint& from, const SlotHeader& header, const std::byte* body,
               const FastBoxConsumer* box) noexcept;
-  // Requires: `from` is not ignored, `payload` lies in its region.
+  // Counts the message, and calls its handler. If it has none, the loan goes back. Requires: `from`
+  // is not ignored; `payload` was checked to lie in the slot, the box or its eager region.
   void deliver(ShmEndpoint& from, uint32_t am, std::span<const std::byte> payload,
                const Loan& loan) noexcept;
-  // From here on `peer`, which wrote `what`, is ignored, and learns that it is. The log entry comes
-  // later.
+  // Cuts off `peer`, which wrote `what` (static text). From here on its messages are ignored, its
+  // path is closed, and it learns that. The log entry comes later.
   void cut_off(ShmEndpoint& peer, const char* what) noexcept;
 
   uint64_t received_count() const noexcept { return received_count_; }
+  // Whether a message has waited for memory since the last retry_memory().
   bool lacks_memory() const noexcept { return lacks_memory_; }
   void retry_memory() noexcept { lacks_memory_ = false; }
 
-  // Entries for the log: datapaths only record them. The provider takes and logs them at the end of
+  // Entries for the log. Datapaths only record them; the provider takes and logs them at the end of
   // a poll.
   bool has_news() const noexcept { return untold_cut_offs_ != nullptr || has_waiter_; }
   // A peer that was cut off; nullptr: no more.
   const ShmEndpoint* take_cut_off() noexcept;
-  // The first member that had to wait for memory; UINT32_MAX: none, or it was taken.
+  // The first member ever that had to wait for memory; UINT32_MAX: none, or it was taken.
   uint32_t take_waiter() noexcept;
 
   bool is_valid() const noexcept;
 
  private:
-  // Handles the first message of this member. It may be dead already: its messages still count.
+  // Makes the endpoint at the member's first message. The member may be dead already: its messages
+  // still count. Returns as sender_of() does.
   ShmEndpoint* hear_first(uint32_t member) noexcept;
   void handle_eager(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;
   void handle_loan(ShmEndpoint& from, const SlotHeader& header, const std::byte* body) noexcept;

@@ -33,12 +33,13 @@ class ShmEndpoint;
 
 // The receiving side's state for a peer.
 struct IncomingPeer {
-  uint32_t heard_count = 0;            // messages through the FIFO since it last could get a box
+  uint32_t heard_count = 0;            // messages through the FIFO since the last try of a grant
   uint32_t held_count = 0;             // its loans that we have not returned yet; Borrower's
   bool has_our_box = false;            // it has one of our boxes
-  const char* nonsense = nullptr;      // its malformed message; set: it is cut off
+  const char* nonsense = nullptr;      // static text on its malformed data; set: it is cut off
   ShmEndpoint* next_untold = nullptr;  // the next cut-off peer that is not in the log yet
-  // None of its messages is delivered any more: it is cut off, or its end was reported.
+  // None of its messages is delivered any more: it is cut off, or has died, and all messages from
+  // before were delivered.
   bool is_ignored = false;
 
   bool is_cut_off() const noexcept { return nonsense != nullptr; }
@@ -67,7 +68,7 @@ class ShmEndpoint final : public Endpoint {
 
   // Forgets the former peer. From here on the peer is the one of `generation`, and messages to it
   // are possible if `is_open`. Opens its memory, if there is single copy. Errors: its memory cannot
-  // be opened; the target copies instead.
+  // be opened. The endpoint works all the same: the target copies instead.
   Result<void> open(uint64_t generation, bool is_open) noexcept;
   OutgoingPath& path() noexcept { return path_; }
   const OutgoingPath& path() const noexcept { return path_; }

@@ -1,16 +1,16 @@
 // The shared-memory provider: active messages, loans, puts and gets between the members of a group.
 //
-// One object for one member: one shard of one process. It follows the members table, and drives its
-// parts: ShmEndpoint sends to one peer, Inbox reads what peers write, ShmDispatch judges and
-// delivers it; Lender and Borrower have the loans, OperationTable and Exposures the two sides of
-// puts, gets and atomics.
+// An object serves one member: one shard of one process. It follows the members table, and drives
+// its parts. ShmEndpoint sends to one peer, Inbox reads the queues that peers write, ShmDispatch
+// checks and delivers the messages. Lender and Borrower have the loans. OperationTable and
+// Exposures have the two sides of puts, gets and atomics.
 //
-//     send: OutgoingPath has one queue to the peer: its FIFO, the box that it gave, or its lane
+//     send: OutgoingPath has one queue to the peer: its FIFO, a box of the peer, or its lane
 //       closed -> gone; no room -> again
 //       short message: in the slot; long, or by a lane: in the box, or this member's eager region
 //       loan: the slot has the address of the block
-//       put, get, atomic: done here if both may access the memory; else by single copy; else the
-//         slot asks the peer, which answers in this member's eager region
+//       put, get, atomic: done here if both may access the memory; else a put or get by single
+//         copy; else the slot asks the peer, which answers in this member's eager region
 //       publish the slot; if the peer's bell says asleep, wake the peer
 //     wake: mark the bell as being woken; futex(2), or the doorbell of the peer's event loop
 //     sleep: raise the bell, pass the fence, poll once more, wait; look at the owner every 50 ms
@@ -24,7 +24,7 @@
 //     a peer dies: deliver its box or lane; close the path: sends say gone, operations end as not
 //       done or unknown; deliver the FIFO up to the first unclaimed slot; ignore the peer; tell
 //       kLeft; acknowledge, so that its place may be another's; once it is quiet, loans to it end
-//     the owner dies: close all paths; tell kPoolGone; what has come is still delivered
+//     the owner dies: close all paths; tell kPoolGone; messages in the queues are still delivered
 #pragma once
 
 #include <cstdint>
@@ -52,18 +52,18 @@ struct ShmProviderOptions {
   GroupSegment segment;
   const MembersTable* members = nullptr;
   uint32_t member = 0;  // this member's number
-  // Several threads use this provider through a LockingProvider, in turn: also from within a poll's
-  // callbacks, and while the polling shard sleeps. So loans are returned at their release, not at
-  // the next poll.
+  // Several threads use this provider through a LockingProvider, in turn. They also use it during a
+  // poll's callbacks, and while the polling shard sleeps. So loans are returned at their release,
+  // not at the next poll.
   bool is_locked = false;
   const PinnedPool* pool = nullptr;   // contains all loans; nullptr: the process's
   SingleCopy* single_copy = nullptr;  // for memory outside the pool; nullptr: the target copies it
   const char* name = "shm";           // name of this provider in its endpoints; outlives this
-  // For members that are event loops of this process: their doorbells, which wake them instead of
-  // the bell's futex.
+  // The doorbell of each member, by its number, if all members are event loops of this process;
+  // else empty. A doorbell wakes its member in place of the bell's futex. They outlive this.
   std::span<Doorbell* const> doorbells = {};
-  PeerEventHandler on_peer = {};
-  ShmCounters* counters = nullptr;
+  PeerEventHandler on_peer = {};    // called from create(), too, for members that are alive already
+  ShmCounters* counters = nullptr;  // outlive this; nullptr: the provider's own
 };
 
 // Invariants: 1. returning_count is the number of paths that have a box to give back. 2. Once the
@@ -81,8 +81,9 @@ class ShmProvider final : public Provider {
             .completion_count = shape.loan_count + kOperationCountMax};
   }
 
-  // Requires: the member is this process's; reset_member has reset its part of the segment. Errors:
-  // membarrier is not allowed and the group's bell needs it.
+  // Allocates. Called once. Requires: the member is this process's; reset_member has reset its part
+  // of the segment; `dispatcher`, and all that `options` point to, outlive this. Errors: membarrier
+  // is not allowed and the group's bell needs it; SingleCopy::card's.
   Result<void> create(const ShmProviderOptions& options, const Dispatcher& dispatcher);
 
   const char* name() const noexcept override { return parts_.name; }
@@ -101,7 +102,7 @@ class ShmProvider final : public Provider {
   void raise_bell() noexcept {
     BP_DCHECK(is_own_thread());
     bell_.raise();
-    polls_ = 0;  // so the last look checks everything
+    polls_ = 0;  // so the last look collects returned loans, too
   }
   void announce_awake() noexcept override {
     BP_DCHECK(is_own_thread());
@@ -119,8 +120,8 @@ class ShmProvider final : public Provider {
   bool is_valid() const noexcept;
 
  private:
-  // Collects returned loans once in this many polls: each look takes the cache line away from the
-  // borrower that returns loans.
+  // The provider collects returned loans once in this many polls: each look takes the cache line
+  // away from the borrower that returns loans.
   static constexpr uint32_t kPollsPerCollection = 256;
   // A sleeper checks this often whether the owner lives: nobody wakes it when the owner is killed.
   static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;
@@ -130,14 +131,14 @@ class ShmProvider final : public Provider {
   Result<uint32_t> find_peer(const PeerAddress& peer) const noexcept;
   // Whether the peer can be connected to; else `error` has the reason.
   bool can_connect(uint32_t peer, Error& error) const noexcept;
-  // Gives back boxes that peers want back: a sender may send nothing more, so poll does it.
+  // Gives back boxes that peers want back. poll() calls it: this member may send nothing more.
   void settle_returns() noexcept;
   // Logs what the datapath has recorded.
   void report() noexcept;
 
   // shm_members.cc
   void follow_members() noexcept;
-  // These three return false if something waits for memory: then they must be called again.
+  // The next three return false if a message waits for memory; then the next poll calls them again.
   bool look_at_members() noexcept;
   bool member_changed(uint32_t member, KnownMember before, const MemberWord& now) noexcept;
   bool deal_with_death(uint32_t member, KnownMember before, uint64_t generation) noexcept;
@@ -160,7 +161,7 @@ class ShmProvider final : public Provider {
   MemberWrapper* wrapper_ = nullptr;
   uint32_t seen_notices_ = 0;
   uint32_t polls_ = 0;
-  LogLimit cut_off_lines_{16};  // for the group; untrusted members have a limit each
+  LogLimit cut_off_lines_{16};  // for the group; each untrusted member has a group of its own
 
   PeerEventHandler on_peer_;
   bool has_told_ = false;  // since the last poll

@@ -10,7 +10,8 @@ namespace bedplate {
 // Threads: the control thread alone.
 class ShmGroupKeeper final : public GroupKeeper {
  public:
-  // `members` is the table of the group in `segment`; both outlive the keeper.
+  // `members` is the table of the group in `segment`. The table and the segment's memory outlive
+  // the keeper.
   ShmGroupKeeper(const GroupSegment& segment, const MembersTable& members) noexcept
       : segment_(segment), members_(members) {}
 
@@ -20,7 +21,7 @@ class ShmGroupKeeper final : public GroupKeeper {
   }
   // Cost: two lines of each member.
   bool is_forgotten(uint32_t member, uint64_t epoch) noexcept override;
-  // Cost: a line of each member, and a system call for each that sleeps.
+  // Cost: a line and a system call for each member number, asleep or not.
   void wake_members() noexcept override;
 
  private:

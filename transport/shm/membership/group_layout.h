@@ -5,7 +5,7 @@
 //
 //     header                  what the segment is: magic, version, the shape
 //     box owners, boxes       lazy: fast boxes, which receivers give to frequent senders
-//     one part per member     contiguous, all that belongs to that member (seed: aggregated):
+//     one part per member     contiguous, with everything that belongs to that member:
 //       wrapper               its doorbell and what it has acknowledged
 //       card                  how its private memory is reached (single copy)
 //       returned loans        a byte for each loan, which its borrower sets
@@ -15,9 +15,9 @@
 //       exchange: the one inbound box
 //       eager region          copies of messages too long for a slot
 //
-// Every part is aligned to a cache line, and none to a page. Offsets count from the segment's
-// start. The layout is not stored but computed from the shape, the same in every process; a peer
-// cannot forge it.
+// Every part is aligned to a cache line (GroupShape::line_bytes), and none to a page. Offsets count
+// from the segment's start. The layout is not stored: each process computes it from the shape, so a
+// peer cannot forge it.
 #pragma once
 
 #include <array>
@@ -83,8 +83,8 @@ class GroupLayout {
   // Lazy.
   uint64_t fifo(uint32_t receiver) const noexcept { return member(receiver) + fifo_; }
 
-  // Mesh; `receiver` and `sender` differ. Queues and tails lie in the receiver's part, heads in the
-  // sender's.
+  // Mesh. Queues and tails lie in the receiver's part, heads in the sender's. Requires: `receiver`
+  // and `sender` differ.
   uint64_t lane_queue(uint32_t receiver, uint32_t sender) const noexcept {
     return member(receiver) + queues_ + other(receiver, sender) * queue_bytes_;
   }
