@@ -20,7 +20,7 @@ class CmaAccess final : public PeerAccess {
   bool is_still_the_peer() noexcept;
 
   SingleCopyPeer peer_;
-  uint64_t seen_ns_ = 0;  // when the pid was last known to be the peer's
+  uint64_t seen_ns_ = 0;  // monotonic_ns() when the pid was last known to be the peer's
 };
 
 class CmaCopy final : public SingleCopy {

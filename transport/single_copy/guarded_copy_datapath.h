@@ -2,8 +2,8 @@
 // inaccessible, the copy stops and returns its progress, instead of a SIGSEGV or SIGBUS that ends
 // the process.
 //
-// For memory that another process can take away at any time. The fault itself is the check: an
-// earlier check could be out of date. x86-64.
+// It serves memory that another process can take away at any time. The fault itself is the check,
+// because an earlier check could be out of date. It works on x86-64 only.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,11 @@
 
 namespace bedplate {
 
-// Installs the handlers of both signals, once in a process; further calls do nothing. Faults other
-// than the copy's own go to the handlers that were there before. Requires: handlers that others
-// install later call the ones that they replace. Threads: called before others copy.
+// Installs the handlers of both signals, once in a process; further calls do nothing. After a fault
+// that is not the copy's own, or a signal that somebody sent, the handler that was there before
+// takes the signal over for good: if the process survives, copies are no longer guarded. Requires:
+// handlers that others install later call the handlers that they replace. Threads: called before
+// others copy. Errors (kSystem): the system's.
 Result<void> install_copy_guard() noexcept;
 
 // Returns how many bytes were copied, from the start. Requires: install_copy_guard(); the thread

@@ -1,5 +1,6 @@
-// Single copy by the module knem: a process that exposes memory declares it as a region and passes
-// its cookie on; the kernel copies between that region and the memory of the calling process.
+// Single copy by the module knem. A process that exposes memory declares it as a region, and passes
+// the region's cookie on. The kernel copies between that region and the memory of the calling
+// process.
 #pragma once
 
 #include "platform/file.h"

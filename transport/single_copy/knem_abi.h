@@ -1,8 +1,8 @@
 // The requests of the module knem (interface version 0xd), at /dev/knem.
 //
-// A process declares a region of its memory and passes the cookie on. A process with the cookie
-// asks the kernel to copy between the region and its own memory. Our own declarations, after the
-// interface that KNEM publishes; docs/single_copy.md has them as a table.
+// A process declares a region of its memory and passes the region's cookie on. A process with the
+// cookie asks the kernel to copy between the region and its own memory. These declarations are our
+// own, after the interface that KNEM publishes; docs/single_copy.md has them as a table.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,8 @@ struct InlineCopy {
   uint32_t local_piece_count = 0;
   uint32_t is_write = 0;
   uint64_t cookie = 0;
-  uint64_t offset = 0;  // in the region. Beyond its end nothing is copied, without an error
+  // In the region. The module copies nothing beyond the region's end, and reports no error.
+  uint64_t offset = 0;
   uint32_t flags = 0;
   uint32_t status = 0;  // out
   uint32_t status_index = 0;

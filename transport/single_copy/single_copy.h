@@ -1,12 +1,13 @@
 // Single copy: reads and writes memory of another process outside the pool, straight from source to
 // destination, without a buffer between.
 //
-// Memory of the pool travels as a pointer; this is for the rest: a program's own mappings and
-// stacks. Linux has three mechanisms, each with its own conditions; a process chooses one at boot,
-// and tries it on each peer once, when the peer joins. A failure of either is reported in one line,
-// and the caller copies through the pool instead. This code knows no FIFO and no endpoint. A peer
-// can block a process that copies its memory (its pages may come from a file system or a
-// userfaultfd of its own): only for peers of one trust group. docs/single_copy.md has the details.
+// Memory of the pool travels as a pointer. Single copy is for the rest: a program's own mappings
+// and stacks. Linux has three mechanisms, each with its own conditions. A process chooses one at
+// boot, and tries it once on each peer. Each failure is reported in one line, and the caller copies
+// through the pool instead. This code knows no FIFO and no endpoint. A peer can block a process
+// that copies the peer's memory, because its pages may come from a file system or a userfaultfd of
+// its own. So single copy is only for peers of one trust group. docs/single_copy.md has the
+// details.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +32,7 @@ inline constexpr unsigned kSingleCopyKindCount = 3;
 
 const char* to_text(SingleCopyKind kind) noexcept;  // "xpmem", "cma", "knem": static
 
-// A range of this process that a peer may copy from or to: travels in a message unchanged.
+// A range of this process that a peer may copy from or to. It travels in a message unchanged.
 struct ExposedRange {
   uint64_t address = 0;
   uint64_t bytes = 0;
@@ -52,7 +53,7 @@ struct SingleCopyCard {
 static_assert(sizeof(SingleCopyCard) == 56);
 
 struct SingleCopyPeer {
-  pid_t pid = 0;   // as seen by this process: from SO_PEERCRED, not from a message
+  pid_t pid = 0;   // in this process's pid namespace; not from the peer's own messages
   int pidfd = -1;  // borrowed: stays open until the peer's memory is closed
 };
 
@@ -93,11 +94,12 @@ class PeerMemory {
   bool is_open() const noexcept { return access_ != nullptr; }
   void close() noexcept;
 
-  // Copies `bytes` from `offset` of the peer's `range` to `local`, or back. Requires:
-  // is_open(); `local` is memory of this process that stays during the copy; the two ranges of one
-  // call do not overlap. `range` may hold anything: it came from the peer. Returns the outcome;
-  // never an errno, never a signal; nothing is allocated. Cost: cma and knem one system call; xpmem
-  // none, if the peer's pages were used before.
+  // Copies `bytes` from `offset` of the peer's `range` to `local`, or back. Requires: is_open();
+  // `local` is memory of this process that stays during the copy; the two ranges of one call do not
+  // overlap. `range` may hold anything: it came from the peer. Returns the outcome; raises no
+  // signal, and allocates nothing. If the peer has declared less to knem than `range` says, the
+  // outcome is kDone, and the rest of the destination stays as it was. Cost: cma and knem one
+  // system call, cma sometimes two; xpmem none, if the peer's pages were used before.
   CopyOutcome read(void* local, const ExposedRange& range, uint64_t offset,
                    uint64_t bytes) noexcept;
   CopyOutcome write(const void* local, const ExposedRange& range, uint64_t offset,
@@ -110,8 +112,9 @@ class PeerMemory {
   PeerAccess* access_ = nullptr;
 };
 
-// One kind, as used by this process. At most one object of each kind in a process (xpmem: closing
-// one would end another, too). Threads: one at a time, but for the PeerMemory that it attached.
+// One kind, as used by this process. A process has at most one object of each kind: under xpmem,
+// closing one object would end another, too. Threads: one at a time; each PeerMemory that it
+// attached may have another thread.
 class SingleCopy {
  public:
   SingleCopy() noexcept = default;
@@ -130,21 +133,22 @@ class SingleCopy {
   virtual Result<ExposedRange> expose(void* memory, uint64_t bytes, bool is_writable) noexcept = 0;
   virtual void withdraw(const ExposedRange& range) noexcept = 0;
 
-  // The card that peers need for attach(). Lifetime: this object's. Errors: expose()'s.
+  // The card that peers need for attach(). Lifetime: this object's. Errors: expose()'s, or no
+  // random bytes.
   Result<SingleCopyCard> card() noexcept;
 
   // Opens the memory of `peer`, which sent `card`, and copies its proof. After that, failures are
-  // outcomes, not errors. Requires: `memory` is not open. On an error it stays so. Errors
-  // (kSystem): another kind, no permission (and which user could give it), not the process of the
-  // card, the peer has exited.
+  // outcomes, not errors. Requires: `memory` is not open. On an error `memory` stays closed. Errors
+  // (kSystem): another kind, no permission, not the process of the card, the peer has exited.
   Result<void> attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
                       PeerMemory& memory) noexcept;
 
  protected:
-  // Makes the PeerAccess to `peer` in `storage`, of kStorageBytes. `key`: of the peer's card.
+  // Makes the PeerAccess to `peer` in `storage`, which has PeerMemory::kStorageBytes. `key`: of the
+  // peer's card.
   virtual Result<PeerAccess*> make_access(const SingleCopyPeer& peer, uint64_t key,
                                           std::byte* storage) noexcept = 0;
-  // Adds to `error` why the proof of `peer` could not be copied: answer and cure.
+  // Adds to `error` the answer, and a cure if one is known, after access to `peer` has failed.
   virtual void explain(const SingleCopyPeer& peer, int error_number,
                        Error& error) const noexcept = 0;
 
@@ -159,8 +163,8 @@ struct SingleCopyDevices {
   const char* knem = "/dev/knem";
 };
 
-// Opens a kind, if it works here. Ownership: the caller's. Errors (kSystem): the machine's
-// obstacle. Allocates.
+// Opens a kind, if it works here. Ownership: the caller's. Errors (kSystem): why the kind does not
+// work here. Allocates.
 Result<std::unique_ptr<SingleCopy>> open_single_copy(
     SingleCopyKind kind, const SingleCopyDevices& devices = {}) noexcept;
 
@@ -174,15 +178,16 @@ struct SingleCopyChoice {
   const char* line(SingleCopyKind kind, char* text, unsigned text_bytes) const noexcept;
 };
 
-// `order`: as configured, each kind at most once; empty is off. Tries no kind after the first that
-// works. Allocates: at boot only.
+// `order`: as configured, each kind at most once; an empty order turns single copy off. Tries no
+// kind after the first that works. Allocates; called only at boot.
 SingleCopyChoice choose_single_copy(std::span<const SingleCopyKind> order = kSingleCopyKinds,
                                     const SingleCopyDevices& devices = {}) noexcept;
 
-// Lets the process `pid` and its children copy (cma) although kernel.yama.ptrace_scope is 1; the
-// last call replaces the others. kAnyPeer: every process whose user permits it; this is needed for
-// several peers. If Yama is not in force there is nothing to allow: no error. Errors (kSystem): the
-// system's. Source: Documentation/admin-guide/LSM/Yama.rst of the kernel, PR_SET_PTRACER.
+// Lets the process `pid` and its descendants copy from and to this process (cma) although
+// kernel.yama.ptrace_scope is 1. The last call replaces the earlier ones. kAnyPeer allows every
+// process that the kernel's other checks permit; several peers need this. If the kernel has no
+// Yama, does nothing. Errors (kSystem): the system's. Source:
+// Documentation/admin-guide/LSM/Yama.rst of the kernel, PR_SET_PTRACER.
 inline constexpr pid_t kAnyPeer = -1;
 Result<void> allow_peer(pid_t pid) noexcept;
 

@@ -29,18 +29,21 @@ struct GroupHeader {
 };
 static_assert(sizeof(GroupHeader) <= 128);
 
-// Only the member writes it, except `asleep`, which a sender changes to wake it, and `notices`.
+// Only the member writes this line, with three exceptions: a sender changes `asleep` to wake the
+// member, another member changes `notices`, and the owner stores kWritesNoMore and wakes members.
 struct alignas(kCacheLineBytes) MemberWrapper {
-  // The last change of membership that the member has dealt with. kWritesNoMore: it stores nothing
-  // into this segment any more; the owner sets this for a process that has exited or left.
+  // The epoch of the last change of membership that the member has dealt with. kWritesNoMore: the
+  // member stores nothing into this segment any more. A member that finds itself dead stores this
+  // value; the owner stores it for a process that has exited or left.
   std::atomic<uint64_t> acknowledged_epoch;
   std::atomic<uint32_t> asleep;   // FutexBell
-  std::atomic<uint32_t> notices;  // changes when another member has cut it off
+  std::atomic<uint32_t> notices;  // changes when another member cuts it off
 };
 inline constexpr uint64_t kWritesNoMore = UINT64_MAX;
 static_assert(sizeof(MemberWrapper) == kCacheLineBytes);
 
-// The owner of a box: 0: none, else pack_box_owner. Receivers take boxes by compare-and-swap.
+// Returns the owner word of a box that `receiver` has given to `sender`. The word of a free box is
+// 0, and a receiver takes a free box by compare-and-swap.
 constexpr uint64_t pack_box_owner(uint32_t receiver, uint32_t sender) noexcept {
   return uint64_t{receiver + 1} << 32 | (sender + 1);
 }
@@ -51,11 +54,12 @@ class GroupSegment {
   GroupSegment() noexcept = default;
 
   // Makes an empty group in `memory`, which stays the caller's. Requires: check_group_shape;
-  // `memory` is zero and has GroupLayout(shape).bytes().
+  // `memory` is zero, is aligned to shape.line_bytes, and has GroupLayout(shape).bytes().
   static GroupSegment create(std::span<std::byte> memory, const GroupShape& shape,
                              const PoolId& pool_id, BellFence fence) noexcept;
-  // Opens the group that another process has made. The segment's header must equal `shape`, which
-  // came from the owner. Errors: the first of magic, version, pool, shape or size that differs.
+  // Opens the group that another process has made. The shape in the segment's header must equal
+  // `shape`, which came from the owner. Errors: check_group_shape's; else the first of magic,
+  // version, pool, fence, shape or size that is wrong.
   static Result<GroupSegment> attach(std::span<std::byte> memory, const GroupShape& shape,
                                      const PoolId& pool_id) noexcept;
 
@@ -68,12 +72,13 @@ class GroupSegment {
     return *reinterpret_cast<MemberWrapper*>(base_ + layout_.wrapper(member));
   }
   // The card by which others access the member's private memory. The member writes it before it is
-  // alive.
+  // alive. A member without single copy leaves it zero.
   SingleCopyCard& card(uint32_t member) const noexcept {
     return *reinterpret_cast<SingleCopyCard*>(base_ + layout_.card(member));
   }
   FutexBell bell(uint32_t member) const noexcept { return {wrapper(member).asleep, fence_}; }
-  // Byte i tells whether loan i, which the member gave out, was returned.
+  // Byte i belongs to loan i, which the member gave out: the borrower returns the loan by storing
+  // the loan's mark here (LoanDescriptor).
   std::span<std::atomic<uint8_t>> returned_loans(uint32_t member) const noexcept {
     return {reinterpret_cast<std::atomic<uint8_t>*>(base_ + layout_.returned_loans(member)),
             shape().loan_count};
@@ -92,7 +97,8 @@ class GroupSegment {
     // Acquire: pairs with set_cut_off.
     return (cut_offs(member)[other / 64].load(std::memory_order_acquire) >> (other % 64) & 1) != 0;
   }
-  // Tells `other` that `member`, the caller, has cut it off. The caller rings its bell, too.
+  // Tells `other` that `member`, the caller, has cut it off. Then the caller rings the bell of
+  // `other`.
   void set_cut_off(uint32_t member, uint32_t other) const noexcept {
     cut_offs(member)[other / 64].fetch_or(uint64_t{1} << (other % 64), std::memory_order_release);
     wrapper(other).notices.fetch_add(1, std::memory_order_release);
@@ -122,8 +128,8 @@ class GroupSegment {
     return {base_ + layout_.inbound_box(receiver), shape().box_bytes};
   }
 
-  // Resets the part of `member`, and the boxes and lanes that others keep for it. Requires: no
-  // process uses it: the number is free, and every member knows.
+  // Resets the part of `member`, and its cut-offs, boxes and lanes in the rest of the segment.
+  // Requires: `member` is quiet, and GroupKeeper::is_forgotten, so no process uses them.
   void reset_member(uint32_t member) const noexcept;
 
  private:

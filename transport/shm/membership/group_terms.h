@@ -30,7 +30,7 @@ struct GroupTerms {
   std::span<const SingleCopyKind> single_copy() const noexcept {
     return {single_copy_kinds, single_copy_count};
   }
-  // Removes the kinds that `allowed` lacks from the order.
+  // Removes from the order each kind that `allowed` lacks.
   void restrict_single_copy(std::span<const SingleCopyKind> allowed) noexcept;
 };
 // Processes exchange it as bytes.

@@ -1,8 +1,9 @@
 // The traits of the kinds of groups, a row for each kind.
 //
-// A further kind needs a row here, classes for its queues in two files (OutgoingPath for queues to
-// peers, Inbox for queues from them), and the offsets of its bytes (GroupLayout,
-// GroupSegment::reset_member). All other code asks for a trait, not for the kind.
+// A further kind needs a row here, its name and number in group_shape.cc, classes for its queues in
+// two files (OutgoingPath for queues to peers, Inbox for queues from them), and the offsets of its
+// bytes (GroupLayout, GroupSegment::reset_member). All other code of the transport asks for a
+// trait, not for the kind; the configuration and the plan ask for the kind.
 #pragma once
 
 #include <cstdint>

@@ -13,9 +13,10 @@
 namespace bedplate {
 
 // The remembered state of a member, and enough of its generation to tell it from the next one. A
-// number gets a new member only after every living and joining member has acknowledged that the old
-// one left, so between two of our looks there is at most one change. (A member that is dead to the
-// others but still polls may miss some; it gets no messages any more.)
+// number gets a new member only after every member that may still write has acknowledged the end of
+// the old one. So between two looks of this member, a number gets at most one new member, but its
+// state may change several times. (A member that is dead to the others but still polls may miss
+// some changes; it gets no messages any more.)
 struct KnownMember {
   uint8_t bits = 0;
 
@@ -49,7 +50,7 @@ class MembershipView {
   }
   void set_known(uint32_t member, KnownMember now) noexcept { known_[member] = now; }
 
-  // The members that have died and whose end was not reported yet.
+  // Adds `member` to the leaving members: they have died, and their end was not reported yet.
   void set_leaving(uint32_t member) noexcept { set(leaving_, member, true); }
   // Calls tell(member) for each leaving member, and clears the set.
   template <typename Tell>
@@ -61,9 +62,9 @@ class MembershipView {
       leaving_[word] = 0;
     }
   }
-  // The members that have died, and whose messages were all delivered.
+  // Notes whether `member` is buried: it has died, and all its messages were delivered.
   void set_buried(uint32_t member, bool is_buried) noexcept { set(buried_, member, is_buried); }
-  // The same for the generation that the table has now.
+  // Whether the generation of `member` that the table has now is buried.
   bool is_buried(uint32_t member) const noexcept {
     return (buried_[member / 64] >> (member % 64) & 1) != 0 &&
            KnownMember::of(group_->members().word(member)).is_generation_of(known_[member]);
@@ -73,21 +74,24 @@ class MembershipView {
 
   // The table's epoch as of the last look that was complete.
   uint64_t seen_epoch() const noexcept { return seen_epoch_; }
-  // Records that all changes up to `epoch` were seen. The member is to acknowledge it.
+  // Records that all changes up to `epoch` were seen, and that this member must acknowledge them.
+  // Requires: is_complete(); `epoch` is new.
   void see(uint64_t epoch) noexcept;
   // Records whether the last look could handle everything; if not, it is repeated.
   void set_complete(bool is_complete) noexcept { is_complete_ = is_complete; }
   bool is_complete() const noexcept { return is_complete_; }
+  // Returns 0 if there is nothing to acknowledge.
   uint64_t epoch_to_acknowledge() const noexcept { return epoch_to_acknowledge_; }
   void acknowledged() noexcept { epoch_to_acknowledge_ = 0; }
 
   // ---- The ends ----
 
-  // Records that the owner has gone, or that this member is dead to the others: it sends nothing
-  // more.
+  // Records that the owner has gone, or that this member is dead to the others. From here on this
+  // member sends nothing.
   void lose_pool() noexcept { is_pool_gone_ = true; }
   bool is_pool_gone() const noexcept { return is_pool_gone_; }
-  // Records that this member is dead to the others: it writes nothing more.
+  // Records that this member is dead to the others. From here on it stores nothing into the
+  // segment. Requires: is_pool_gone().
   void die() noexcept;
   bool is_dead() const noexcept { return is_dead_; }
   // Whether somebody waits until this member has read everything, or deaths are not announced any
@@ -108,7 +112,7 @@ class MembershipView {
   bool is_complete_ = true;
   bool is_pool_gone_ = false;
   bool is_dead_ = false;
-  std::unique_ptr<KnownMember[]> known_;  // as of seen_epoch_
+  std::unique_ptr<KnownMember[]> known_;  // as of the last look, which may be incomplete
   std::unique_ptr<uint64_t[]> leaving_;   // bits
   std::unique_ptr<uint64_t[]> buried_;    // bits
 };

@@ -1,19 +1,21 @@
-// Waits on futex bells in the stead of a shard that sleeps elsewhere.
+// Waits on futex bells for a shard that sleeps elsewhere.
 //
-// An event loop sleeps in its socket backend, which cannot wait on futexes; members of other
-// processes can ring nothing else (they would have to pass an eventfd for each pair, and ringing
-// that costs as much). So one thread waits, with one futex_waitv, on the bells of all messengers
-// that the loop polls, and rings the loop's doorbell. One thread serves all bells: a stack is a MiB
-// of locked memory, and each untrusted process adds a bell.
+// An event loop sleeps in its socket backend, which cannot wait on futexes. Members of other
+// processes can ring only futexes: an eventfd would have to be passed for each pair, and its ring
+// costs as much. So one thread waits, with one futex_waitv, on the bells of all messengers that the
+// loop polls, and rings the loop's doorbell. One thread serves all bells, because a stack is a MiB
+// of locked memory and each untrusted process adds a bell.
 //
-// While the loop is awake the thread waits in the kernel and costs nothing, since nobody rings the
-// bells. While nobody rings, the loop may sleep and be woken by other things without disturbing the
-// thread. Only after a ring must the loop tell the thread that it sleeps once more.
+// A bell is up while its member is asleep and nobody has rung it; otherwise the bell is down. While
+// the loop is awake the thread waits in the kernel and costs nothing. While nobody rings, the loop
+// may sleep and be woken by other things, and the thread does not run. After a ring the thread
+// parks, and the loop's next sleep unparks it.
 //
 // No wake-up is lost. A loop raises its doorbell, then all bells, then counts the sleep, then looks
 // at its sources once more. The thread remembers the count, waits until a bell is down, rings the
-// doorbell, and waits until the count differs from the remembered one. So it sees a bell that was
-// rung in sleep N: it looks at the bells after it has seen N, or has waited on them since before.
+// doorbell, and waits until the count differs from the remembered one. Suppose that a bell is rung
+// in sleep N. Either the thread already waits on the bells, or it looks at them after it has seen
+// the count N. In both cases it finds that bell down.
 #pragma once
 
 #include <atomic>
@@ -42,28 +44,29 @@ class BellWatch {
   ~BellWatch() { stop(); }
 
   // Starts the thread: from now on a ring of one of `bells` rings `doorbell`, which outlasts
-  // stop(). With `members`, for a process that joined, the death of their owner rings it, too,
-  // once; the thread may notice it late, within kOwnerCheckNs, and only while the bells are up.
-  // Requires: at most kBellCountMax bells; called once. Before the shards run. Errors (kSystem): no
-  // thread, or a kernel without futex_waitv (Linux 5.16).
+  // stop(). A process that joined passes `members`: then the death of their owner rings `doorbell`
+  // once, too. The thread notices the death only while all bells are up, and at most kOwnerCheckNs
+  // late. Requires: at most kBellCountMax bells; called once, before the shards run. Allocates.
+  // Errors (kSystem): no thread, or a kernel without futex_waitv (Linux 5.16).
   Result<void> start(const std::vector<FutexBell>& bells, Doorbell& doorbell,
                      const MembersTable* members = nullptr);
 
-  // The loop: has announced all bells asleep, and will look at its sources once more. Cost: one
-  // locked addition; after a ring a system call.
+  // The loop calls this after it has raised all bells, and then looks at its sources once more.
+  // Cost: one locked addition; after a ring a system call.
   void announce_sleep() noexcept {
     sleep_count_.fetch_add(1, std::memory_order_seq_cst);  // pairs with park()
     if (is_parked_.load(std::memory_order_seq_cst)) unpark();
   }
 
-  // Stops the thread, and waits for its end. Does nothing if none runs. Threads: not the loop's.
+  // Stops the thread, and waits for its end. Does nothing if no thread runs. Threads: not the
+  // loop's.
   void stop() noexcept;
 
  private:
   void run() noexcept;
   // Waits for a bell, a stop, or the owner's death. Returns whether the thread should ring.
   bool wait() noexcept;
-  // Returns true if all bells are announced asleep; then the thread waits for them.
+  // Returns whether all bells are up, and sets waits_ to their words.
   bool find_sleeps() noexcept;
   void park(uint32_t seen_count) noexcept;
   void unpark() noexcept;

@@ -13,11 +13,12 @@ namespace bedplate {
 class BoxReceiver {
  public:
   BoxReceiver() noexcept = default;
-  // `index`: among the group's boxes. `received`: the member's count of received messages.
+  // `index`: among the group's boxes. `received`: the member's count of received messages so far.
   BoxReceiver(const FastBox& box, uint32_t index, uint32_t sender, uint64_t received) noexcept
       : consumer_(box), index_(index), sender_(sender), last_used_(received) {}
 
-  // Delivers at most `budget` messages. Returns how many.
+  // Takes at most `budget` messages, and delivers them, unless the sender may not write. Returns
+  // how many it took. Requires: budget > 0.
   uint32_t poll(ShmDispatch& dispatch, uint32_t budget) noexcept {
     SlotHeader header;
     const MessageSlot* slot = consumer_.peek(&header);
@@ -30,8 +31,8 @@ class BoxReceiver {
       consumer_.consume();
       slot = consumer_.peek(&header);
     } while (++count < budget && slot != nullptr);
-    // The sender gives the box back once it knows that everything is read; it may send nothing more
-    // and so must learn it from the ack line.
+    // The sender gives the box back once the ack line says that everything is read. A sender that
+    // sends nothing more learns this only if this end acknowledges now.
     if (is_wanted_back_) consumer_.acknowledge();
     last_used_ = dispatch.received_count();
     return count;
@@ -48,7 +49,7 @@ class BoxReceiver {
     BP_DCHECK(!is_wanted_back_ && "its sender is asked once");
     is_wanted_back_ = true;
   }
-  // Shows the sender what was read.
+  // Shows the sender how many messages this end has read.
   void acknowledge() noexcept { consumer_.acknowledge(); }
 
  private:

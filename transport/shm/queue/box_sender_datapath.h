@@ -15,8 +15,8 @@
 
 namespace bedplate {
 
-// Threads: one at a time. Invariant: all messages below uses_ were read: a box goes back only when
-// it is empty (is_drained, which OutgoingPath checks before give_up).
+// Threads: one at a time. Invariant: all messages with a number below uses_ were read. A box goes
+// back only when it is empty (is_drained, which OutgoingPath checks before give_up).
 class BoxSender {
  public:
   static constexpr QueueKind kKind = QueueKind::kBox;
@@ -26,7 +26,7 @@ class BoxSender {
     *this = {};
     take(route.group.segment().inbound_box(route.peer));
   }
-  // Sends through `box`, which is empty, from now on.
+  // From now on sends through `box`. Requires: the box is empty.
   void take(const FastBox& box) noexcept { producer_ = FastBoxProducer(box); }
   // Gives the box back to the receiver. Requires: is_drained().
   void give_up() noexcept {
@@ -34,8 +34,8 @@ class BoxSender {
     uses_ += producer_.next_index();
   }
 
-  // Copies `data` into a slot. Returns false, and changes nothing, if all slots are taken.
-  // Requires, as has_room does: a box.
+  // Copies `data` into a slot. Returns false, and changes nothing, if all slots are taken. post(),
+  // post_long() and has_room() require a box.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(data_bytes <= kInlineBytesMax);
     BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kArea);
@@ -45,7 +45,8 @@ class BoxSender {
     producer_.publish(*slot, header);
     return true;
   }
-  // Copies `payload` into the box's area, up to the whole area. `header` has the payload's size.
+  // Copies `payload` into the box's area. Returns kElsewhere if the payload is longer than the
+  // area, kNoRoom if there is no space now. Requires: header.bytes is the payload's size.
   LongPost post_long(const SlotHeader& header, std::span<const std::byte> payload) noexcept {
     BP_DCHECK(header.bytes == payload.size());
     if (payload.size() > producer_.box().area_bytes()) return LongPost::kElsewhere;
@@ -64,10 +65,11 @@ class BoxSender {
 
   // Whether the receiver has finished all messages in this box.
   bool is_drained() noexcept { return producer_.is_drained(); }
-  // Whether it has finished message number `index`, and the number of the last message.
+  // Whether the receiver has finished message number `index`.
   bool is_consumed(uint64_t index) noexcept {
     return index < uses_ || producer_.is_consumed(index - uses_);
   }
+  // The number of the last message. Requires: a message was posted through this box.
   uint64_t last_index() const noexcept {
     BP_DCHECK(producer_.next_index() > 0);
     return uses_ + producer_.next_index() - 1;

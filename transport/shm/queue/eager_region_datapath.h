@@ -1,12 +1,13 @@
-// The eager region of a member: the member copies messages that do not fit into a slot there, for
-// any peer, until that peer has consumed them.
+// The eager region of a member holds copies of its messages that do not fit into a slot. Each copy
+// stays there until the peer that it is for has consumed it.
 //
 // Memory is allocated in cache lines. No peer reports that it consumed a message: a member that
-// needs space asks, for each chunk, the queue that carried the message. All state is private
+// needs space asks, for each chunk, the queue that carried the message. All state is in private
 // memory; a peer that scribbles over the region only spoils messages.
 //
 // A stopped peer consumes nothing, and must not hold the whole region. So the end of the region,
-// the reserve, is for peers that hold no chunk; and a peer with a chunk in it gets no other.
+// the reserve, is for peers that hold no chunk; and a peer with a chunk in the reserve gets no
+// other chunk.
 #pragma once
 
 #include <algorithm>
@@ -34,19 +35,20 @@ class OutgoingPath;
 // shares count exactly the chunks with a holder. (is_valid)
 class EagerRegion {
  public:
-  static constexpr uint32_t kPieceCountMax = 64;  // most messages under way at once
-  static constexpr uint32_t kPieceReserveCount = 8;
+  static constexpr uint32_t kPieceCountMax = 64;     // the most chunks in use at once
+  static constexpr uint32_t kPieceReserveCount = 8;  // for peers that hold no chunk
   static constexpr uint32_t kLineCountMax = 4096;
   static_assert(kLineCountMax <= UINT16_MAX);
   static_assert(kLineCountMax * kCacheLineBytes >= uint64_t{kEagerCountMax} * kMessageBytesMax);
 
-  // The message that uses a chunk: once the peer has consumed it, the chunk is free.
+  // The message that uses a chunk. Once the peer has consumed the message, reclaim() may free the
+  // chunk.
   static constexpr uint32_t kNobody = UINT32_MAX;
   struct Use {
-    uint32_t member = kNobody;  // kNobody: not set yet, so the chunk is in use
-    uint64_t index = 0;
+    uint32_t member = kNobody;  // the peer; kNobody: not set yet, so the chunk stays in use
+    uint64_t index = 0;  // the message's number in the queue; is_answer: the peer's generation
     QueueKind queue = QueueKind::kFifo;
-    bool is_answer = false;  // not a message: the member may still store an answer in the chunk
+    bool is_answer = false;        // not a message: the peer may still store an answer in the chunk
     OutgoingPath* path = nullptr;  // the path that carried the message
   };
   struct Piece {
@@ -56,8 +58,8 @@ class EagerRegion {
   };
 
   EagerRegion() noexcept = default;
-  // `peer_count`: peers have smaller numbers. `reserve_bytes`: the size of the reserve; at most the
-  // whole region. Allocates; before the data path runs.
+  // `peer_count`: all numbers of peers are smaller. `reserve_bytes`: the size of the reserve; at
+  // most the whole region. Allocates; called before the data path runs.
   EagerRegion(std::span<std::byte> memory, uint32_t peer_count, uint64_t reserve_bytes)
       : memory_(memory),
         line_count_(static_cast<uint32_t>(memory.size() / kCacheLineBytes)),
@@ -67,8 +69,9 @@ class EagerRegion {
     BP_ASSERT(line_count_ <= kLineCountMax && shared_line_count_ <= line_count_);
   }
 
-  // Allocates a contiguous chunk of `bytes` for `peer`. It is in use until cancel(), or until
-  // reclaim() finds the message that set_use named consumed.
+  // Allocates a contiguous chunk of `bytes` for `peer`. The chunk stays in use until cancel(), or
+  // until reclaim() finds that the peer has consumed the message that set_use() named. Requires:
+  // this region has memory.
   Piece try_take(uint64_t bytes, uint32_t peer) noexcept;
   void set_use(const Piece& piece, const Use& use) noexcept {
     BP_DCHECK(is_used(piece.number) && use.member != kNobody);
@@ -76,8 +79,8 @@ class EagerRegion {
     pieces_[piece.number].use = use;
     BP_DCHECK_SLOW(is_valid());
   }
-  // Gives the chunk to `peer` as its holder. It cannot be reclaimed before set_use has named its
-  // message.
+  // Makes `peer` the holder of the chunk. reclaim() does not free the chunk before set_use() has
+  // named its message.
   void hold(const Piece& piece, uint32_t peer) noexcept {
     BP_DCHECK(is_used(piece.number) && pieces_[piece.number].holder == kNobody);
     pieces_[piece.number].holder = peer;
@@ -86,7 +89,7 @@ class EagerRegion {
   }
   void cancel(const Piece& piece) noexcept { free(piece.number); }
 
-  // Frees every chunk whose message is consumed, as is_consumed(Use) says.
+  // Frees every chunk with a message for which is_consumed(use) returns true.
   template <typename IsConsumed>
   void reclaim(IsConsumed&& is_consumed) noexcept {
     for (uint64_t left = used_; left != 0; left &= left - 1) {
@@ -117,7 +120,7 @@ class EagerRegion {
   uint32_t shared_line_count_ = 0;  // the lines after these are the reserve
   PieceMap lines_;
   uint64_t used_ = 0;        // bit i: pieces_[i] is taken
-  uint64_t in_reserve_ = 0;  // of these: the chunk reaches into the reserve
+  uint64_t in_reserve_ = 0;  // bit i: pieces_[i] reaches into the reserve
   PeerShare share_;
   Taken pieces_[kPieceCountMax];
 };

@@ -15,24 +15,25 @@ class EagerStock {
  public:
   using Piece = EagerRegion::Piece;
 
-  // Allocates. An exchange has no region, and take() finds no space.
+  // Allocates. A member of an exchange has no region: is_there() is false, and nobody calls take().
   void create(const GroupView& group);
   bool is_there() const noexcept { return reserve_bytes_ != 0; }
 
-  // Allocates `bytes` for a message that goes through `path`. If there is no space, asks all paths
-  // for messages that their peers have consumed.
+  // Allocates `bytes` for a message that goes through `path`. If there is no space, first frees the
+  // chunks of messages that any peer has consumed. Returns memory == nullptr if there still is no
+  // space. Requires: is_there().
   Piece take(uint64_t bytes, OutgoingPath& path) noexcept;
   // Records that the last message that `path` posted uses the chunk.
   void set_use(const Piece& piece, const EagerRegion::Use& use) noexcept;
-  // Keeps the chunk in use until cancel() or set_use().
+  // Makes `peer` the chunk's holder, and keeps the chunk in use until cancel() or set_use().
   void hold(const Piece& piece, uint32_t peer) noexcept;
   void cancel(const Piece& piece) noexcept;
-  // Frees the chunks of messages that the former member with this number has not consumed.
+  // Frees all chunks whose use names `peer`. Called when another member has got that number.
   void forget(uint32_t peer) noexcept;
 
-  // The reserve, for peers that hold nothing: space for a message of any length, and for the record
-  // of a put or get of the same size with the word that announces it in a mesh; at most half of the
-  // region.
+  // The size of the reserve, which is for peers that hold no chunk. It has space for the longest
+  // message, or for the record of a put or get with as much data and, in a mesh, the line of the
+  // word that announces the record. But it takes at most half of the region.
   uint64_t reserve_bytes() const noexcept { return reserve_bytes_; }
 
  private:

@@ -1,5 +1,5 @@
-// The reading end of a member's inbound FIFO: it delivers messages, and skips slots that a writer
-// has claimed and does not publish.
+// The reading end of a member's inbound FIFO: it delivers messages, and ends claims that their
+// writers do not publish.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,15 @@ namespace bedplate {
 
 // Threads: one. All state is private: peers can scribble over the FIFO.
 //
-// Invariants: 1. It waits for no slot beyond the FIFO's next lap: drain_until_ and overdue_until_
-// are at most a lap ahead of tail_. (is_valid)
+// Invariant: drain_until_ and overdue_until_ are at most a lap ahead of tail_. (is_valid)
 class FifoReceiver {
  public:
-  // All arguments outlive this. `abandoned` counts the skipped slots.
+  // All arguments outlive this. `abandoned` counts the ended claims.
   void create(const GroupView& group, const MembershipView& view, Counter& abandoned) noexcept;
 
-  // Calls take(header, slot) for each message, at most `budget`; if it returns false the message
-  // stays for the next poll. Returns how many slots; one more if this shard must stay awake,
-  // because nobody would wake it when a claim times out.
+  // Calls take(header, slot) for each message, for at most `budget` slots. If take() returns false,
+  // the message stays for the next poll. Returns how many slots it has finished, and one more if
+  // this shard must stay awake, because nobody would wake it when a claim times out.
   template <typename Take>
   uint32_t poll(uint32_t budget, Take&& take) noexcept {
     BP_DCHECK_SLOW(is_valid());
@@ -53,7 +52,8 @@ class FifoReceiver {
     BP_DCHECK_SLOW(is_valid());
   }
   bool is_drained() const noexcept { return tail_ >= drain_until_; }
-  // Called when no store of `member` can come any more.
+  // Makes the slots that `member` has blocked usable again. Requires: no store of `member` can come
+  // any more.
   void forget_writer(uint32_t member) noexcept { fifo_.free_retired_of(member); }
 
   bool is_valid() const noexcept {
@@ -62,8 +62,9 @@ class FifoReceiver {
   }
 
  private:
-  // For a claim in the way it reads the clock only once in this many polls: mostly the claim is
-  // published within the next few.
+  // Only one in this many polls that find a claim in the way begins a timeout, and so reads the
+  // clock: most claims are published within the next few polls. While a timeout runs, each such
+  // poll reads the clock.
   static constexpr uint32_t kPollsPerClaimCheck = 64;
 
   enum class ClaimEnd : uint8_t { kWait, kPassed, kPublished };
@@ -78,10 +79,10 @@ class FifoReceiver {
   InboundFifoReader fifo_;
   uint64_t tail_ = 0;
   uint64_t drain_until_ = 0;
-  // Once overdue, claimed and unpublished slots before this one are skipped.
+  // From overdue_at_ns_ on, poll() ends the unpublished claims of slots before this one.
   uint64_t overdue_until_ = 0;
   uint64_t overdue_at_ns_ = 0;
-  uint32_t claim_polls_ = 0;  // that found a claim in the way
+  uint32_t claim_polls_ = 0;  // polls that found a claim in the way, with no timeout running
 };
 
 }  // namespace bedplate

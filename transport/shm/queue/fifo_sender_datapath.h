@@ -23,8 +23,9 @@ class FifoSender {
     self_ = route.group.self();
   }
 
-  // Returns false if there is no space. Tries again in another slot if the receiver has skipped the
-  // first, because this process was stopped or preempted for too long.
+  // Copies `data` into a slot. Returns false if there is no space. If the receiver has ended the
+  // claim, because this process was stopped for too long, tries again in another slot; returns
+  // false after kPublishAttemptsMax slots.
   bool post(const SlotHeader& header, const std::byte* data, size_t data_bytes) noexcept {
     BP_DCHECK(data_bytes <= kInlineBytesMax);
     BP_DCHECK(header.kind != SlotKind::kNone && header.kind != SlotKind::kClaimed);
@@ -39,7 +40,7 @@ class FifoSender {
     }
     return false;
   }
-  // The FIFO carries one line per message.
+  // The FIFO carries no message that is longer than a slot.
   LongPost post_long(const SlotHeader&, std::span<const std::byte>) const noexcept {
     return LongPost::kElsewhere;
   }
@@ -48,9 +49,9 @@ class FifoSender {
 
   // Whether the receiver has finished everything that was sent here.
   bool is_drained() const noexcept { return fifo_.tail() >= next_index_; }
-  // Whether it has finished message number `index`.
+  // Whether the receiver has finished message number `index`.
   bool is_consumed(uint64_t index) const noexcept { return fifo_.tail() > index; }
-  // The number of the last posted message.
+  // The number of the last posted message. Requires: there is one.
   uint64_t last_index() const noexcept { return next_index_ - 1; }
 
  private:
@@ -59,7 +60,7 @@ class FifoSender {
   InboundFifo fifo_;
   uint32_t self_ = 0;  // the member that slots are claimed for
   uint64_t known_tail_ = 0;
-  uint64_t next_index_ = 0;  // after our last slot
+  uint64_t next_index_ = 0;  // one more than the number of the last posted message
 };
 
 }  // namespace bedplate

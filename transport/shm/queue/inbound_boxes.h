@@ -2,8 +2,8 @@
 // send often, and they alone poll.
 //
 // A receiver takes a free box by compare-and-swap, and tells the sender through the sender's own
-// inbound queue. The sender gives a box back by a message that comes after everything in the box; a
-// receiver that needs boxes asks the sender of an idle one.
+// inbound queue. The sender gives a box back by a message through the FIFO, after the receiver has
+// read everything in the box. A receiver that needs boxes asks the sender of an idle box.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ class InboundBoxes {
               ShmCounters& counters);
 
   uint32_t count() const noexcept { return count_; }
+  // Delivers at most `budget` messages from each box. Returns how many in all.
   uint32_t poll(uint32_t budget) noexcept {
     uint32_t count = 0;
     for (uint32_t i = 0; i < count_; ++i) count += boxes_[i].poll(*dispatch_, budget);
@@ -37,11 +38,13 @@ class InboundBoxes {
   void count_message(ShmEndpoint& from) noexcept {
     if (++from.incoming().heard_count == group_->shape().send_threshold) grant(from);
   }
-  // Delivers the messages that the dead `member` has left in its box, and takes the box back.
+  // Delivers the messages that the dead `member` has left in its box, and takes the box back. If
+  // the member may still write, nobody gets that box before reset_member().
   void drain(uint32_t member) noexcept;
 
-  // Handles the message `what` of `from` about box number `box`, which exists. `came_by_box`: the
-  // message came through a box. Returns its fault, or nullptr.
+  // Handles the message `what` of `from` about a box, in either role: as the receiver that gives
+  // it, or as the sender that uses it. `came_by_box`: the message came through a box. Returns what
+  // is wrong with the message, static text, or nullptr. Requires: the group has box number `box`.
   const char* hear(ShmEndpoint& from, ShmControl what, uint32_t box, bool came_by_box) noexcept;
 
   bool is_valid() const noexcept;
@@ -53,6 +56,7 @@ class InboundBoxes {
   // The sender's side.
   const char* accept(ShmEndpoint& from, uint32_t box) noexcept;
   static void give_back(ShmEndpoint& from, uint32_t box) noexcept;
+  // The receiver's side again.
   const char* close(ShmEndpoint& from, uint32_t box) noexcept;
   void drop(uint32_t index) noexcept;
   void set_free(uint32_t box) noexcept {

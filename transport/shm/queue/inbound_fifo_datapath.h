@@ -1,10 +1,10 @@
 // The inbound FIFO of a member: bounded, many writers, one reader. A writer that is killed, or
 // stopped for any time, at any instruction, does not stop the FIFO.
 //
-// A writer claims a slot by a compare-and-swap on the slot's own header, which in one word says
-// that the slot is taken, for which lap, and by which member. Then it advances the claim counter; a
-// writer that finds the counter behind helps. So a taken slot always names its writer. The writer
-// publishes by another compare-and-swap, from its claim to the message.
+// A writer claims a slot by a compare-and-swap on the slot's own header. That one word says that
+// the slot is taken, for which lap, and by which member. Then the writer advances the claim
+// counter; a writer that finds the counter behind helps. So a taken slot always names its writer.
+// The writer publishes by another compare-and-swap, from its claim to the message.
 //
 // The reader may end an unpublished claim: then publishing fails, and the writer takes another
 // slot. If that writer may still run, its stores may come at any time; the claim is retired, so
@@ -19,8 +19,9 @@
 // (that writer; the reader, once the writer has exited). 4. Only the reader writes the tail. 5.
 // Only the writer that has claimed a slot stores into its payload, and not after the slot was
 // published or skipped. (1 to 3: is_valid(). 4: the compiler, since writers have an InboundFifo,
-// which cannot. 5: FifoSender::post() checks the name in the claim; tests/model/inbound_fifo.pml
-// searches all orders of steps for a store that comes late, or into another writer's payload.)
+// which cannot write the tail. 5: FifoSender::post() checks the name in the claim;
+// tests/model/inbound_fifo.pml searches all orders of steps for a store that comes late, or into
+// another writer's payload.)
 #pragma once
 
 #include <atomic>
@@ -58,10 +59,10 @@ class InboundFifo {
     uint64_t index = 0;
     uint32_t sender = 0;
   };
-  // Claims the next slot for member `sender`. The caller fills its payload, then calls publish():
-  // the reader waits for it. `known_tail` is the tail that the caller saw last; refreshed if the
-  // FIFO looks full. Threads: any. Cost: two compare-and-swaps, on the slot's line and on the
-  // counter's.
+  // Claims the next slot for member `sender`. The caller fills the slot's payload, then calls
+  // publish(), for which the reader waits. `known_tail` is the tail that the caller saw last;
+  // try_claim() refreshes it if the FIFO looks full. Threads: any. Cost: two compare-and-swaps, on
+  // the slot's line and on the counter's.
   Claim try_claim(uint32_t sender, uint64_t* known_tail) noexcept;
   // Whether a slot could be claimed now, as far as writers can see.
   bool has_room() const noexcept {
@@ -69,9 +70,9 @@ class InboundFifo {
            mask_ + 1;
   }
 
-  // `header`: in the claim's name. Returns whether the message is in the FIFO. If not, the reader
-  // has ended the claim, and nothing was sent: try again in another slot. Cost: a compare-and-swap
-  // on the slot's line.
+  // Publishes the message in the claimed slot. Returns false if the reader has ended the claim:
+  // then nothing was sent, and the caller may try again in another slot. Requires: header.sender is
+  // the claim's. Cost: a compare-and-swap on the slot's line.
   bool publish(const Claim& claim, const SlotHeader& header) noexcept {
     BP_DCHECK(claim.slot == &slots_[claim.index & mask_]);
     const uint64_t lap = lap_of(claim.index, capacity_log2_);
@@ -90,7 +91,8 @@ class InboundFifo {
 
   // For anybody.
 
-  // The slot at `tail` and its header; kNone: empty yet; kClaimed: header.sender is writing it.
+  // Returns the slot at `tail`, and sets `*header`. kNone: nobody has claimed the slot yet.
+  // kClaimed: header.sender has claimed it and not published (ClaimState).
   MessageSlot& peek(uint64_t tail, SlotHeader* header) const noexcept {
     MessageSlot& slot = slots_[tail & mask_];
     const uint64_t word = slot.header.load(std::memory_order_acquire);
@@ -108,7 +110,8 @@ class InboundFifo {
   // only a spoilt counter keeps a writer busy for longer.
   static constexpr int kAttemptsMax = 1000;
 
-  // A writer may pass the slot on to its lap meanwhile; then this tries again.
+  // If `slot` is retired in the name of `sender`, changes it to skipped. Another writer may pass
+  // the slot on to a later lap meanwhile; then this tries again.
   static void free_retired(MessageSlot& slot, uint32_t sender) noexcept {
     uint64_t word = slot.header.load(std::memory_order_relaxed);
     for (;;) {
@@ -130,8 +133,8 @@ class InboundFifo {
   unsigned capacity_log2_ = 0;
 };
 
-// The reader's end. The reader also keeps the tail in its own memory (`tail`): peers can scribble
-// over the tail in the FIFO. Threads: one.
+// The reader's end. The caller keeps the tail in its own memory and passes it as `tail`, because
+// peers can scribble over the tail in the FIFO. Threads: one.
 class InboundFifoReader : public InboundFifo {
  public:
   InboundFifoReader() noexcept = default;
@@ -147,7 +150,8 @@ class InboundFifoReader : public InboundFifo {
     return slots_[tail & mask_].header.compare_exchange_strong(
         word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
   }
-  // Called when no store of member `sender` can come any more: its retired slots are used again.
+  // Makes the retired slots of member `sender` usable again. Requires: no store of `sender` can
+  // come any more. Cost: a look at each slot.
   void free_retired_of(uint32_t sender) noexcept {
     for (uint64_t i = 0; i <= mask_; ++i) free_retired(slots_[i], sender);
   }

@@ -37,7 +37,7 @@ class InboundLanes {
     BP_DCHECK_SLOW(is_valid());
     return count;
   }
-  void welcome(uint32_t) noexcept {}  // the lane's generation shows the change
+  void welcome(uint32_t) noexcept {}  // LaneReceiver sees the new generation
   void drain(uint32_t member) noexcept {
     BP_DCHECK(group_->is_peer(member));
     lanes_[member].poll(*group_, member, *dispatch_, group_->shape().entry_count);

@@ -30,27 +30,31 @@ struct InboxParts {
 template <typename Queues>
 concept InboundQueues = requires(Queues queues, const Queues& seen, const InboxParts& parts,
                                  uint32_t budget, uint32_t member) {
-  queues.create(parts);  // allocates; uses none of the parts yet
-  // Delivers arrived messages. Returns how many.
+  queues.create(parts);  // allocates; uses only `group` of the parts yet
+  // Delivers arrived messages, at most `budget` from each queue. Returns how many, and one more if
+  // the shard must stay awake.
   { queues.poll(budget) }
   noexcept->std::same_as<uint32_t>;
-  // A new member has this number.
+  // Called when a new member has this number.
   { queues.welcome(member) }
   noexcept;
-  // Delivers messages that a dead member has left outside the FIFO, before or after the FIFO's.
+  // Delivers the messages that a dead member has left outside the FIFO. The messages that it has
+  // left in the FIFO may come before or after these.
   { queues.drain(member) }
   noexcept;
-  // mark_drain() notes how far to read for members that are dead by now; is_drained(): it was read.
+  // mark_drain() notes how far the member must read to have all messages of members that are dead
+  // now. is_drained() tells whether it has read that far.
   { queues.mark_drain() }
   noexcept;
   { seen.is_drained() }
   noexcept->std::same_as<bool>;
-  // No store of the member can come any more.
+  // Called when no store of the member can come any more.
   { queues.forget_writer(member) }
   noexcept;
-  // The part that gives boxes; nullptr: none.
+  // The part that gives boxes; nullptr: groups of this kind have no boxes to give.
   { queues.boxes() }
   noexcept->std::same_as<InboundBoxes*>;
+  // How many inbound boxes it polls now.
   { seen.box_count() }
   noexcept->std::same_as<uint32_t>;
 };

@@ -100,12 +100,12 @@ class Inbox {
   }
 
  public:
-  // Allocates; uses none of the parts yet.
+  // Allocates. It uses only `group` of the parts yet.
   void create(const InboxParts& parts) {
     kind_ = parts.group.shape().kind;
     with(*this, [&](auto& queues) { queues.create(parts); });
   }
-  // Returns nullptr if groups of this kind have no boxes.
+  // Returns nullptr if groups of this kind have no boxes to give.
   InboundBoxes* boxes() noexcept {
     return with(*this, [](auto& queues) noexcept { return queues.boxes(); });
   }

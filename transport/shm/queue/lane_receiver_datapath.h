@@ -1,8 +1,8 @@
 // The reading end of a mesh lane, with its position.
 //
-// Invariant: nothing that the sender wrote is believed. The number of its words is counted from
-// this end's own tail, not from the one in the segment, and checked against the lane; the range of
-// each word is checked against the region; a peer whose words do not fit is cut off.
+// Invariant: this end believes nothing that the sender wrote. It counts the sender's words from its
+// own tail, not from the tail in the segment, and checks the count against the lane's capacity. It
+// checks the range of each word against the sender's region. It cuts off a peer that fails a check.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@
 
 namespace bedplate {
 
-// Threads: the polling one. It does not store its lane's address: a member has one of these for
-// each other member, and in a large group most never send.
+// Threads: the polling one. A LaneReceiver does not store its lane's address: a member has a
+// LaneReceiver for each other member, and in a large group most members never send to it.
 class LaneReceiver {
  public:
   // Delivers at most `budget` messages of `sender`, whose lane this is. Returns how many. Cost, if

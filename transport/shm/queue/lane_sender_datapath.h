@@ -1,5 +1,5 @@
-// A sender's end of a mesh lane. The lane carries words only: every payload lies in the member's
-// eager region, even a short one that other queues carry in a slot.
+// A sender's end of a mesh lane. The lane carries words only. Every payload lies in the member's
+// eager region, even a short payload, which other queues carry in a slot.
 #pragma once
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class LaneSender {
     return post(header, payload.data(), payload.size()) ? LongPost::kPosted : LongPost::kNoRoom;
   }
   void prepare_next(uint32_t) const noexcept {}
-  // Includes space in the eager region for a slot's payload.
+  // Whether the lane has space for a word, and the eager region for a slot's payload.
   bool has_room() noexcept {
     if (!lane_.has_room(head_, &known_tail_)) return false;
     const EagerRegion::Piece piece = stock_->take(kInlineBytesMax, *path_);
@@ -57,12 +57,13 @@ class LaneSender {
     return true;
   }
 
-  // Whether the receiver has finished message number `index`, one of the last 2^31.
+  // Whether the receiver has finished message number `index`. Requires: the message is one of the
+  // last 2^31.
   bool is_consumed(uint64_t index) noexcept {
     lane_.refresh(head_, &known_tail_);
     return static_cast<int32_t>(known_tail_ - static_cast<uint32_t>(index)) > 0;
   }
-  // The number of the last posted message.
+  // The number of the last posted message, modulo 2^32.
   uint64_t last_index() const noexcept { return head_ - 1; }
 
   bool is_valid() const noexcept { return head_ - known_tail_ <= lane_.capacity(); }

@@ -1,9 +1,9 @@
 // A lane of a mesh: a single-producer, single-consumer ring of words for one ordered pair. Its
 // three parts lie apart: the queue and the tail with the receiver, the head with the sender.
 //
-// A word is a request with the offset of its payload in the sender's eager region:
+// A word is a message's header with the offset of its payload in the sender's eager region:
 //
-//     bits  0..2   kind (any but kArea)
+//     bits  0..2   kind (kInline, kEager, kLoan or kControl)
 //     bits  3..10  active message (kControl: the request)
 //     bits 11..23  payload bytes
 //     bits 24..63  offset in the sender's eager region
@@ -61,7 +61,7 @@ class MeshLane {
     refresh(head, known_tail);
     return head - *known_tail <= mask_;
   }
-  // Reads the tail. An impossible value changes nothing.
+  // Reads the tail into `*known_tail`. Ignores an impossible value.
   void refresh(uint32_t head, uint32_t* known_tail) const noexcept {
     BP_DCHECK(head - *known_tail <= capacity());
     const uint32_t now = tail();

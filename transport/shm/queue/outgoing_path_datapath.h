@@ -24,7 +24,8 @@
 
 namespace bedplate {
 
-// The requests of control slots; their body is a box's number, or an operation's offset.
+// The requests of control slots. A slot's body is a box's number, or the offset of an operation's
+// record in the sender's eager region.
 enum class ShmControl : uint32_t {
   kBoxGranted,  // a box for your messages to me
   kBoxWanted,   // please give it back
@@ -37,7 +38,7 @@ struct OutgoingParts {
   GroupView group;
   EagerStock stock;
   uint32_t am_bytes_max = 0;
-  uint32_t returning_count = 0;  // boxes that peers want back from us
+  uint32_t returning_count = 0;  // paths that must return their boxes
 };
 
 static_assert(OutgoingQueue<FifoSender> && OutgoingQueue<BoxSender> && OutgoingQueue<LaneSender>);
@@ -63,17 +64,17 @@ class OutgoingPath {
   uint32_t peer() const noexcept { return peer_; }
   void ring() noexcept { bell_.ring(); }
 
-  // Forgets the former peer. From here on the peer is the one of `generation`, and messages to it
-  // are possible if `is_open`.
+  // Forgets the former peer, and frees its chunks of the eager region. From here on the peer is the
+  // member's process of `generation`, and messages to it are possible if `is_open`.
   void open(uint64_t generation, bool is_open) noexcept;
-  // From here on this path writes nothing for the peer.
+  // From here on this path writes nothing for the peer, and its posted messages count as consumed.
   void close() noexcept;
   bool is_open() const noexcept { return is_open_; }
   uint64_t generation() const noexcept { return generation_; }
 
-  // All functions below but is_consumed(): Requires: is_open().
+  // send(), post(), has_room() and take_eager() require is_open(). ring() above does not.
 
-  // Sends a copy of `payload`. Returns kDone, kAgain or kTooLong.
+  // Sends a copy of `payload`. Returns kDone, kAgain (no space now) or kTooLong (am_bytes_max).
   SendStatus send(AmId id, std::span<const std::byte> payload) noexcept {
     if (payload.size() > kInlineBytesMax) return send_long(id, payload);
     const auto bytes = static_cast<uint32_t>(payload.size());
@@ -103,17 +104,20 @@ class OutgoingPath {
   uint32_t box_index() const noexcept { return box_index_; }
   // Whether messages go through a fast box now.
   bool has_box() const noexcept { return queue_ == QueueKind::kBox; }
-  // Sends through `box`, as soon as order allows. Requires: the path has none.
+  // Sends through `box`, as soon as order allows. Requires: is_open(), and the path has no box.
   void use_box(uint32_t box) noexcept;
-  // Gives the box back, as soon as order allows. Does nothing if that was asked already.
+  // Gives the box back, as soon as order allows. Does nothing if called before for this box.
+  // Requires: is_open(), and the path has a box.
   void return_box() noexcept;
   bool must_return_box() const noexcept { return must_return_box_; }
-  // Moves to the box that the peer gave, or back to the FIFO, if order allows it by now.
+  // Moves to the box that the peer gave, or back to the FIFO, if order allows it by now. Requires:
+  // a move is pending.
   void settle() noexcept;
 
   // ---- The eager region ----
 
-  // Whether the peer has finished the message of this path that `use` names.
+  // Whether the peer needs the chunk of `use` no more: it has finished the message, or this path is
+  // closed; for an answer, whether the peer can answer no more.
   bool is_consumed(const EagerRegion::Use& use) noexcept;
 
   bool is_valid() const noexcept;
@@ -131,7 +135,7 @@ class OutgoingPath {
   bool must_settle_ = false;
   bool must_return_box_ = false;  // the peer wants its box back
   FutexBell bell_;
-  uint32_t box_index_ = kNoBox;  // the box that it has, or will have
+  uint32_t box_index_ = kNoBox;  // the box that the path has, or will have
   BoxSender box_;
   FifoSender fifo_;
   LaneSender lane_;

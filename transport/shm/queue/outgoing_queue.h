@@ -17,7 +17,7 @@ enum class QueueKind : uint8_t { kFifo, kBox, kLane };
 enum class LongPost : uint8_t {
   kPosted,
   kNoRoom,
-  kElsewhere,  // the queue cannot carry it: post() gives its offset in the eager region
+  kElsewhere,  // the queue cannot carry it: copy it to the eager region, post() its offset
 };
 
 struct SlotHeader;
@@ -39,16 +39,17 @@ concept OutgoingQueue = requires(Queue queue, const OutgoingRoute& route, const 
                                  const std::byte* data, size_t data_bytes,
                                  std::span<const std::byte> payload, uint32_t bytes,
                                  uint64_t index) {
-  // Starts afresh, on the peer's queue as the layout has it.
+  // Forgets all earlier messages, and takes the queue that the layout has for the peer.
   { queue.open(route) }
   noexcept;
   // Puts one slot into the queue; false if there is no space.
   { queue.post(header, data, data_bytes) }
   noexcept->std::same_as<bool>;
-  // The same for a message longer than a slot, if the queue carries such messages.
+  // Posts a message that is longer than a slot, if the queue carries such messages.
   { queue.post_long(header, payload) }
   noexcept->std::same_as<LongPost>;
-  // Called after a message of `bytes` was posted, when nobody waits for it any more.
+  // Prepares for another message of `bytes`. Called after the peer's bell was rung, so the peer
+  // does not wait for this.
   { queue.prepare_next(bytes) }
   noexcept;
   // Whether a slot can be posted.
