@@ -19,6 +19,7 @@ void NvmeAborts::look(const NvmeQueuePairs& pairs, NvmeQueue& admin, uint64_t no
     nvme::Command* command = admin.try_begin(call_, now_ns).command;
     BP_ASSERT(command != nullptr);  // the queue has slots for a step and an abort
     is_in_progress_ = true;
+    pair_ = &pair;
     command->opcode = nvme::kAbort;
     command->word10 = pair.queue().id() | late_id << 16;
     return admin.ring();
@@ -30,6 +31,7 @@ void NvmeAborts::completed(NvmeCall& call, uint16_t status, uint32_t result) noe
   NvmeAborts& self = *static_cast<Call&>(call).aborts;
   BP_DCHECK(self.is_in_progress_ && &call == &self.call_);
   self.is_in_progress_ = false;
+  self.pair_->end_abort();
   if (status == nvme::kSuccess && (result & 1) == 0) self.counters_->aborts.add(1);
 }
 

@@ -32,6 +32,7 @@ class NvmeAborts {
   static void completed(NvmeCall& call, uint16_t status, uint32_t result) noexcept;
 
   Call call_;
+  NvmeQueuePair* pair_ = nullptr;  // of the command that is being aborted
   NvmeCounters* counters_ = nullptr;
   bool is_in_progress_ = false;
 };

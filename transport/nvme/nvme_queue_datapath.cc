@@ -50,6 +50,7 @@ void NvmeQueue::clear() noexcept {
   std::memset(static_cast<void*>(completions_), 0, entry_count_ * sizeof(nvme::Completion));
   for (uint32_t i = 0; i < slot_count(); ++i) slots_[i].next_free = static_cast<uint16_t>(i + 1);
   first_free_ = 0;
+  withheld_ = kNone;
   tail_ = rung_tail_ = head_ = rung_head_ = 0;
   phase_ = 1;
 }
@@ -60,7 +61,7 @@ bool NvmeQueue::is_valid() const noexcept {
     if (slots_[i].call != nullptr || ++free_count > slot_count()) return false;
   }
   const auto has_call = [](const Slot& slot) { return slot.call != nullptr; };
-  return free_count + outstanding_ == slot_count() &&
+  return free_count + outstanding_ + (is_withheld_unused() ? 1 : 0) == slot_count() &&
          std::count_if(slots_, slots_ + slot_count(), has_call) == outstanding_ &&
          tail_ < entry_count_ && rung_tail_ < entry_count_ && head_ < entry_count_ &&
          rung_head_ < entry_count_;
@@ -81,7 +82,7 @@ NvmeQueue::Entry NvmeQueue::try_begin(NvmeCall& call, uint64_t now_ns) noexcept 
   command->id = static_cast<uint16_t>(id);
   if (++tail_ == entry_count_) tail_ = 0;
   BP_DCHECK_SLOW(is_valid());
-  return {command, lists_ + uint64_t{id} * kNvmePageBytes};
+  return {command, lists_ == nullptr ? nullptr : lists_ + uint64_t{id} * kNvmePageBytes};
 }
 
 // Rings the completion doorbell first, as new commands bring more completions. The commands are
@@ -102,10 +103,25 @@ NvmeCall& NvmeQueue::release(uint32_t id) noexcept {
   NvmeCall& call = *slot.call;
   slot.call = nullptr;
   slot.is_marked = false;
-  slot.next_free = first_free_;
-  first_free_ = static_cast<uint16_t>(id);
   --outstanding_;
+  if (id != withheld_) push_free(id);
   return call;
+}
+
+void NvmeQueue::push_free(uint32_t id) noexcept {
+  slots_[id].next_free = first_free_;
+  first_free_ = static_cast<uint16_t>(id);
+}
+
+void NvmeQueue::withhold(uint32_t id) noexcept {
+  BP_ASSERT(withheld_ == kNone && is_outstanding(id));
+  withheld_ = id;
+}
+
+void NvmeQueue::end_withholding() noexcept {
+  if (is_withheld_unused()) push_free(withheld_);
+  withheld_ = kNone;
+  BP_DCHECK_SLOW(is_valid());
 }
 
 uint32_t NvmeQueue::poll(uint32_t budget) noexcept {

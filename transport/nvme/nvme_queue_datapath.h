@@ -68,6 +68,16 @@ class NvmeQueue {
     BP_DCHECK(id < slot_count());
     return slots_[id].is_marked;
   }
+  bool is_outstanding(uint32_t id) const noexcept {
+    BP_DCHECK(id < slot_count());
+    return slots_[id].call != nullptr;
+  }
+  // From now on no other command gets the id, even if its command ends: an abort of that id may be
+  // in progress. Requires: the command is outstanding, and no id is withheld.
+  void withhold(uint32_t id) noexcept;
+  // The id that is withheld, or kNone.
+  uint32_t withheld() const noexcept { return withheld_; }
+  void end_withholding() noexcept;
   // Restarts the command's time limit; is_marked() is true until the command ends. Requires: it is
   // outstanding.
   void mark(uint32_t id, uint64_t now_ns) noexcept;
@@ -96,7 +106,11 @@ class NvmeQueue {
   };
 
   uint32_t slot_count() const noexcept { return entry_count_ - 1; }
+  bool is_withheld_unused() const noexcept {
+    return withheld_ != kNone && slots_[withheld_].call == nullptr;
+  }
   NvmeCall& release(uint32_t id) noexcept;
+  void push_free(uint32_t id) noexcept;
 
   nvme::Command* commands_ = nullptr;
   nvme::Completion* completions_ = nullptr;
@@ -111,6 +125,7 @@ class NvmeQueue {
   uint32_t rung_head_ = 0;
   uint32_t outstanding_ = 0;
   uint32_t outstanding_peak_ = 0;
+  uint32_t withheld_ = kNone;
   uint16_t first_free_ = 0;
   uint16_t phase_ = 1;
   uint16_t id_ = 0;

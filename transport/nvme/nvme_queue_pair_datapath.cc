@@ -31,7 +31,7 @@ bool NvmeQueuePair::is_valid() const noexcept {
   if (is_newer(reached, wanted_.load(std::memory_order_relaxed))) return false;
   if (phase == Phase::kEnded && (has_outstanding() || late != kNone)) return false;
   if (phase == Phase::kEnded && is_stuck_.load(std::memory_order_relaxed)) return false;
-  if (late != kNone && !io_.queue().is_marked(late)) return false;
+  if (late != kNone && io_.queue().withheld() != (late & ~kTaken)) return false;
   return io_.is_valid() && io_.queue().is_valid();
 }
 
@@ -46,6 +46,23 @@ void NvmeQueuePair::want(Phase phase) noexcept {
   wanted_.store(number << kPhaseBits | static_cast<uint32_t>(phase), std::memory_order_release);
   if (calls_.follow == nullptr) return follow();
   calls_.follow(calls_.follow_context);
+}
+
+uint32_t NvmeQueuePair::take_late() noexcept {
+  BP_DCHECK(is_controls_thread());
+  uint32_t late = late_id_.load(std::memory_order_relaxed);
+  if (late == kNone || (late & kTaken) != 0) return kNone;
+  const bool is_taken =
+      late_id_.compare_exchange_strong(late, late | kTaken, std::memory_order_acquire);
+  return is_taken ? late : kNone;
+}
+
+void NvmeQueuePair::end_abort() noexcept {
+  BP_DCHECK(is_controls_thread());
+  uint32_t late = late_id_.load(std::memory_order_relaxed);
+  if (late == kNone || (late & kTaken) == 0) return;
+  // Pairs with settle_late(): the controller does nothing more to the id.
+  late_id_.compare_exchange_strong(late, kNone, std::memory_order_release);
 }
 
 // ---- The shard's --------------------------------------------------------------------------------
@@ -82,19 +99,29 @@ uint32_t NvmeQueuePair::poll(uint32_t budget, uint64_t now_ns) noexcept {
   const uint32_t count = io_.poll(budget, now_ns);
   if (count == 0) return 0;
   publish();
-  // A late command may have ended meanwhile: its id may be another command's by now.
-  uint32_t late = late_id_.load(std::memory_order_relaxed);
-  if (late != kNone && !io_.queue().is_marked(late)) {
-    late_id_.compare_exchange_strong(late, kNone, std::memory_order_relaxed);
-  }
+  settle_late();
   BP_DCHECK_SLOW(is_valid());
   return count;
+}
+
+// Withdraws a late command that has ended before the control took it, and frees its id once no
+// abort of it is in progress.
+void NvmeQueuePair::settle_late() noexcept {
+  NvmeQueue& queue = io_.queue();
+  if (BP_LIKELY(queue.withheld() == kNone)) return;
+  uint32_t late = late_id_.load(std::memory_order_acquire);
+  if (late == queue.withheld() && !queue.is_outstanding(late) &&
+      late_id_.compare_exchange_strong(late, kNone, std::memory_order_relaxed)) {
+    late = kNone;
+  }
+  if (late == kNone) queue.end_withholding();
 }
 
 uint64_t NvmeQueuePair::look(uint64_t now_ns) noexcept {
   BP_DCHECK(is_shards_thread());
   BP_KEEPS_VALID(*this);
   publish();
+  settle_late();
   const uint64_t next_ns =
       now_ns + std::clamp(timeout_ns_ / 4, kLookIntervalNsMin, kLookIntervalNsMax);
   if (!io_.is_open() || now_ns < timeout_ns_) return next_ns;
@@ -110,6 +137,7 @@ uint64_t NvmeQueuePair::look(uint64_t now_ns) noexcept {
   if (late_id_.load(std::memory_order_relaxed) != kNone) return next_ns;
   counters_->timeouts.add(1);
   queue.mark(late, now_ns);
+  queue.withhold(late);
   late_id_.store(late, std::memory_order_release);
   tell_control();
   return next_ns;

@@ -8,7 +8,8 @@
 //
 //   wanted    the phase that the control wants of the pair, with a new number each time
 //   reached   the last wish that the pair's shard has carried out
-//   late      a command that the control is asked to abort
+//   late      the id of a command that the control is asked to abort: until the command ends, or,
+//             once the control has taken it, until the abort ends. No other command gets the id.
 //   stuck     a command was late twice: the control is asked for a reset
 //
 // A reset:
@@ -26,8 +27,8 @@
 // stale. (has_followed; want) 2. A command ends once: by its completion, or when the pair is ended.
 // 3. Commands are submitted only while it is open. (NvmeIo::begin) Checked by is_valid() around the
 // shard's work: 4. It takes operations exactly while kOpen was reached last. 5. If kEnded was
-// reached last, nothing is outstanding, late or stuck. 6. A late command is under way, and is
-// marked for its second time limit.
+// reached last, nothing is outstanding, late or stuck. 6. The id of a late command is
+// withheld.
 // Threads: as the section headings say; all functions but queue() and is_valid() assert it.
 #pragma once
 
@@ -106,11 +107,12 @@ class NvmeQueuePair {
     return reached_.load(std::memory_order_acquire) == wanted_.load(std::memory_order_relaxed);
   }
   // The id of a command to abort, returned once; kNone: there is none. The shard withdraws the id
-  // if the command ends before this call.
-  uint32_t take_late() noexcept {
-    BP_DCHECK(is_controls_thread());
-    return late_id_.exchange(kNone, std::memory_order_acquire);
-  }
+  // if the command ends before this call. Afterwards it gives the id to no other command until
+  // end_abort().
+  uint32_t take_late() noexcept;
+  // The abort of the id that take_late() returned has ended. Does nothing if the pair was ended
+  // meanwhile.
+  void end_abort() noexcept;
   // Whether a command was late twice since the pair was last ended.
   bool is_stuck() const noexcept {
     BP_DCHECK(is_controls_thread());
@@ -139,6 +141,7 @@ class NvmeQueuePair {
 
  private:
   static constexpr uint32_t kPhaseBits = 2;
+  static constexpr uint32_t kTaken = uint32_t{1} << 16;  // set in late_id_ by the control
   static constexpr Phase phase_of(uint32_t wish) noexcept {
     return static_cast<Phase>(wish & ((1U << kPhaseBits) - 1));
   }
@@ -155,6 +158,7 @@ class NvmeQueuePair {
   }
   void publish() noexcept;
   void tell_control() noexcept;
+  void settle_late() noexcept;
 
   NvmeIo io_;
   uint64_t timeout_ns_ = 0;
@@ -164,7 +168,7 @@ class NvmeQueuePair {
   // is apart from the shard's frequent writes.
   alignas(kCacheLineBytes) std::atomic<uint32_t> wanted_{0};
   std::atomic<uint32_t> reached_{0};
-  std::atomic<uint32_t> late_id_{kNone};
+  std::atomic<uint32_t> late_id_{kNone};  // an id, perhaps with kTaken; kNone: no abort is wanted
   std::atomic<bool> is_stuck_{false};
 };
 
