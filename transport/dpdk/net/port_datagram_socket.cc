@@ -74,6 +74,7 @@ Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
   peer_ = options.peer;
   shares_port_ = options.shares_port;
   if (const int outcome = parts_.ports.bind(*this); outcome != 0) {
+    local_ = {};
     error.set_answer_errno(outcome);
     switch (outcome) {
       case EADDRNOTAVAIL:
@@ -107,6 +108,7 @@ void PortDatagramSocket::close() noexcept {
   parts_.ports.release(*this);
   for (uint32_t i = 0; i < pending_count_; ++i) rte_pktmbuf_free(batch_->frames[i]);
   pending_count_ = 0;
+  local_ = {};
   is_open_ = is_started_ = wants_room_ = false;
   ++generation_;
 }

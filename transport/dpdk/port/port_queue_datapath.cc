@@ -91,6 +91,7 @@ void PortQueue::announce_sleep() noexcept {
 
 uint64_t PortQueue::sleep_max_ns() const noexcept {
   BP_DCHECK(options_.receiver != nullptr);
+  if (is_cut_off_.load(std::memory_order_relaxed)) return kUnlimitedNs;  // poll() does nothing
   const uint64_t woken_within_ns = wake_.sleep_max_ns();
   return std::min(woken_within_ns != 0 ? woken_within_ns : next_look_ns_,
                   options_.receiver->idle_max_ns());

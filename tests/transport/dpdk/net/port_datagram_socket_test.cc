@@ -198,7 +198,11 @@ TEST(PortDatagramSocket, OptionsThatMakeNoSenseAreRefused) {
   options.joins_received = true;  // nothing joins, so the option is accepted
   CHECK(make().open(options).ok());
   LONGS_EQUAL(ErrorKind::kSystem, static_cast<ErrorKind>(refusal(options)));  // the port is in use
-  ends.back()->socket.close();
+  // One that is not open has no address.
+  for (const auto& end : ends) {
+    end->socket.close();
+    CHECK(!end->socket.local().is_there());
+  }
 }
 
 TEST(PortDatagramSocket, PortsAreChosenAndSharedAsTheySay) {

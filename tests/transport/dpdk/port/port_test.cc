@@ -219,7 +219,10 @@ TEST(Port, CutOffItNeitherReceivesNorSends) {
   Rig port("cut", "ring:cut");
   Rig peer("whole", "ring:cut");
   peer.send({peer.frame("in the ring")});
+  port.receiver.idle_ns = 0;  // work is due
+  CHECK_EQUAL(0, port.queue->sleep_max_ns());
   port.queue->cut_off();
+  CHECK(port.queue->sleep_max_ns() == PollSource::kUnlimitedNs);
   LONGS_EQUAL(0, port.queue->poll(64));
   rte_mbuf* frame = port.frame("later");
   LONGS_EQUAL(0, port.send({frame}));
