@@ -123,7 +123,8 @@ void Files::finish(FileOperation& operation, int64_t result) noexcept {
   operation.is_in_flight = false;
   FileCounters& counters = *operation.file->options_.counters;
   counters.operations.add(1);
-  if (result < 0) counters.errors.add(1);
+  // Neither tells of the file: it was closed, or it cannot do an action that not every file can.
+  if (result < 0 && result != -ECANCELED && result != -EOPNOTSUPP) counters.errors.add(1);
   if (operation.is_polled) counters.polled.add(1);
   if (operation.action == FileAction::kRead) counters.read_bytes.add(operation.moved_bytes);
   if (operation.action == FileAction::kWrite) counters.written_bytes.add(operation.moved_bytes);

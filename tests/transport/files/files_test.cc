@@ -308,6 +308,7 @@ class FilesFixture : public Utest {
       LONGS_EQUAL(1, asked[i].count);
       LONGS_EQUAL(i < 2 ? 4096 : -ECANCELED, asked[i].result);  // two were in flight
     }
+    LONGS_EQUAL(0, counters.errors.read());
     AskedFile late(FileAction::kWrite, data.data(), 4096, 0);
     file->begin(late.operation);
     LONGS_EQUAL(0, late.count);
