@@ -93,16 +93,20 @@ Result<void> read_problems(const Fd& reader, pid_t child, const User& user,
                            std::vector<Error>* problems) {
   Error error;
   ssize_t bytes = 0;
-  while ((bytes = read(reader.number(), &error, sizeof error)) ==
-         static_cast<ssize_t>(sizeof error)) {
+  for (;;) {
+    bytes = read(reader.number(), &error, sizeof error);
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes != static_cast<ssize_t>(sizeof error)) break;
     problems->push_back(error);
   }
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (bytes == 0 && status == 0) return {};
-  errno = ECHILD;
-  return becoming(user);
+  return error_while("checking this machine as %s", user.name.c_str())
+      .set_answer("the checking process ended by %s %d", WIFSIGNALED(status) ? "signal" : "code",
+                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status))
+      .set_cure("this is a defect: report it, with the lines before");
 }
 
 }  // namespace

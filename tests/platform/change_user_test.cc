@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <string_view>
 #include <unistd.h>
 
@@ -108,5 +109,15 @@ TEST(ChangeUser, ALookThatEndsItsProcessIsAnError) {
   const auto looked = look_as_user(
       find_user("nobody").take(), 0, [](auto*) { _exit(3); }, &problems);
   CHECK_FALSE(looked.ok());
-  STRCMP_EQUAL("becoming the user nobody", looked.error().doing);
+  STRCMP_EQUAL("checking this machine as nobody", looked.error().doing);
+  STRCMP_EQUAL("the checking process ended by code 3", looked.error().answer);
+}
+
+TEST(ChangeUser, ALookThatCrashesIsAnErrorThatNamesTheSignal) {
+  if (!can_change()) BP_SKIP(kNeedsRoot);
+  std::vector<Error> problems;
+  const auto looked = look_as_user(
+      find_user("nobody").take(), 0, [](auto*) { raise(SIGKILL); }, &problems);
+  CHECK_FALSE(looked.ok());
+  STRCMP_EQUAL("the checking process ended by signal 9", looked.error().answer);
 }
