@@ -48,6 +48,7 @@ bool ShmProvider::look_at_members() noexcept {
     if (KnownMember::of(now) == before) continue;
     if (!member_changed(member, before, now)) return false;
     view_.set_known(member, KnownMember::of(now));
+    if (view_.is_dead()) return true;  // it stores nothing into the segment any more
   }
   return true;
 }
