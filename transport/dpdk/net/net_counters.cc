@@ -93,7 +93,7 @@ void describe(CounterTable& table, NetCounters& c) {
                "Claims of another station to an address of this port.")
       .alert_as_it_grows(
           "another station claimed an address of this port {address_conflicts} times so far: "
-          "the log names both; give one of them another address");
+          "give one of them another address");
   table
       .counter("neighbours_full", c.neighbours_full, "times",
                "Neighbours refused: the table was full.")
