@@ -21,7 +21,7 @@ long membarrier(int command) noexcept { return syscall(SYS_membarrier, command, 
 Result<void> join_bell_fence() noexcept {
   if (membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0) return {};
   return error_from_errno("registering for membarrier")
-      .set_cure("allow membarrier(2) here, or set fence = \"both\" in the owner's group");
+      .set_cure("allow membarrier(2) in the seccomp profile of this process");
 }
 
 void pass_bell_fence(BellFence fence) noexcept {
