@@ -112,8 +112,9 @@ Result<std::optional<User>> find_appliance_user(const Configuration& configurati
 void look_as_appliance(const Configuration& configuration, const AppliancePlan& plan,
                        const Look& look, std::vector<Error>* problems) {
   auto found = find_appliance_user(configuration);
-  if (!found.ok() || !check_capabilities_asked(configuration.appliance.user, plan).ok()) return;
+  if (!found.ok()) return;
   if (!found.value()) return look(problems);
+  if (!check_capabilities_asked(configuration.appliance.user, plan).ok()) return;
   (void)look_as_user(*found.value(), kept_capabilities(plan), look, problems).ok();
 }
 

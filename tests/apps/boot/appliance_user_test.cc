@@ -152,6 +152,14 @@ TEST(ApplianceUser, WithoutOneThisProcessLooks) {
   look_as_appliance(
       configuration, plan, [&](auto*) { who = getpid(); }, &found);
   LONGS_EQUAL(getpid(), who);
+  // A capability to change users is allowed where no user is to be given up.
+  plan.services.resize(1);
+  plan.services[0].capabilities = uint64_t{1} << CAP_SETUID;
+  who = 0;
+  look_as_appliance(
+      configuration, plan, [&](auto*) { who = getpid(); }, &found);
+  LONGS_EQUAL(getpid(), who);
+  plan.services.clear();
   if (!can_change) BP_SKIP("needs root that may become another user");
   configuration.appliance.user = "nobody";
   const auto look = [&](std::vector<Error>* seen) {
