@@ -1,9 +1,10 @@
 // blockd: an NBD server whose volumes lie in the pool, or on stores.
 //
-// The connections, listeners and sockets run on one shard. Each volume runs on another shard or on
-// the same. Two lanes lead to and from each shard that has volumes. All memory is carved from the
-// segments that `plan_block_server` asked for: the configuration fixes the number of connections,
-// request slots, lanes and volumes. A connection beyond the maximum is closed at once.
+// The connections, listeners and sockets run on one shard. Each volume runs on this shard or on
+// another one. Each shard that has volumes has two lanes: one brings requests, the other takes
+// replies back. Connections, request slots, lanes and volumes lie in the segments that
+// plan_block_server() asked for: the configuration fixes their number. A connection beyond the
+// maximum is closed at once.
 #pragma once
 
 #include <atomic>
@@ -34,7 +35,7 @@ struct BlockServerOptions {
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
-  uint64_t client_timeout_ns = 60 * kNsPerSecond;  // of clients over TCP; 0: none
+  uint64_t client_timeout_ns = 60 * kNsPerSecond;  // for clients over TCP; 0: no timeout
   Placement placement = {};                        // of all memory but the volumes
   bool has_tls = false;
 };
@@ -42,7 +43,8 @@ struct BlockServerOptions {
 // The segments that a server with these options needs: one for the server, one for each volume.
 std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options);
 
-// The volume's name, cut to the maximum length of names of owners and counters.
+// The volume's name, as it appears in names of owners and counters. A name over 48 bytes is cut
+// there and ends in "~" and the volume's index, so it stays unique.
 std::string short_volume_name(const BlockServerOptions& options, size_t index);
 
 // The objects of the shards that a server uses.
@@ -57,37 +59,39 @@ struct BlockServerWiring {
 
 class BlockServer final : public PollSource {
  public:
-  // Hands out the carve that plan_block_server asked for under this name.
+  // Hands out the carve that plan_block_server() planned for `owner`.
   using Carve = std::function<Result<std::span<std::byte>>(const OwnerName& owner)>;
-  // Fills in the counters of the volume with this index. If the volume's plan has a queue: also its
-  // store and the store's counters.
+  // Fills in the counters of the volume with this index. If the volume's plan has a queue, it also
+  // fills in the store and the store's counters.
   using OpenVolume = std::function<Result<void>(size_t index, Volume& volume)>;
 
-  // The budgets of one poll, of each source_of() and of this object.
+  // The budgets of one poll: kVolumeBudget for each source_of(), kReplyBudget for this object.
   static constexpr uint32_t kVolumeBudget = 64;
   static constexpr uint32_t kReplyBudget = 64;
 
   // Takes the memory that plan_block_server asked for, and opens the volumes. The caller adds
   // source_of(N) to the N-th loop of the volumes, then this to the connections' loop, which has
-  // timers for max_connections. Requires: the pool is not sealed; `wiring`'s parts outlive this.
-  // Errors: those of `carve` and `open_volume`.
+  // timers for max_connections. Called once. Requires: the pool is not sealed; `wiring` has a loop
+  // for each shard number in the volumes' plans; `wiring`'s parts outlive this. Errors: those of
+  // `carve` and `open_volume`.
   Result<void> create(const Carve& carve, const OpenVolume& open_volume,
                       const BlockServerOptions& options, const BlockServerWiring& wiring);
   PollSource& source_of(uint32_t shard) noexcept { return shards_[shard].service; }
 
-  // Accepts connections on `fd`, which stays the caller's. Called before start(). Requires: `tls`
-  // is Tls::kNone if the options have no TLS.
+  // Accepts connections on `fd`, which stays the caller's. Called before start(). Requires: at most
+  // 8 listeners; `tls` is Tls::kNone if the options have no TLS.
   void add_listener(int fd, nbd::Tls tls = nbd::Tls::kNone) noexcept;
 
   // Begins to listen. Threads: the connections' shard.
   void start() noexcept;
 
-  // Stops listening and lets every connection finish what it has begun. Threads: any.
+  // Stops listening, releases the held requests of all volumes, and lets every connection finish
+  // the requests that it has taken. A connection that still negotiates is broken off. Threads: any.
   void request_drain() noexcept;
 
   // ---- While it runs: calls for the control socket ----
 
-  // The index of the volume of this name; nothing: there is none. Threads: any.
+  // The index of the volume of this name; nothing: no volume has this name. Threads: any.
   std::optional<size_t> find_volume(std::string_view name) const noexcept;
   // All volumes, by their indices; each field names its threads.
   std::span<Volume> volumes() noexcept { return volumes_; }
@@ -97,13 +101,16 @@ class BlockServer final : public PollSource {
     return *wiring_.volume_loops[volumes_[volume].plan->shard];
   }
 
-  // Whether writes are refused, from the next request on. Threads: the connections' shard.
+  // Whether clients' writes are refused. Threads: the connections' shard.
   bool is_read_only(size_t volume) const noexcept {
     BP_DCHECK(is_own_thread() && volume < volumes_.size());
     return volumes_[volume].exported->read_only;
   }
+  // Takes effect with each client's next request. Requires: a volume whose plan is read_only stays
+  // read-only. Threads: the connections' shard.
   void set_read_only(size_t volume, bool is_read_only) noexcept;
-  // Whether new clients are served; others are closed at once. Threads: the connections' shard.
+  // Whether new clients are served. If not, their connections are closed at once. A drain ends it
+  // for good. Threads: the connections' shard.
   bool is_accepting() const noexcept {
     BP_DCHECK(is_own_thread());
     return is_accepting_ && !is_draining_;
@@ -113,12 +120,13 @@ class BlockServer final : public PollSource {
     is_accepting_ = is_accepting;
   }
 
-  // Whether requests wait before they reach the volume. Threads: any.
+  // Whether new requests wait before they reach the volume. Threads: any.
   bool is_held(size_t volume) const noexcept {
     BP_DCHECK(volume < volumes_.size());
     return volumes_[volume].hold.is_on.load(std::memory_order_relaxed);
   }
-  // Returns how many held requests were released. Threads: the volume's shard.
+  // Holds new requests, or releases the held ones. Returns the number of requests released.
+  // Threads: the volume's shard.
   uint32_t set_held(size_t volume, bool is_held) noexcept {
     BP_DCHECK(volume_loop(volume).is_own_thread());
     return shards_[volumes_[volume].plan->shard].service.hold(volumes_[volume], is_held);
@@ -140,7 +148,7 @@ class BlockServer final : public PollSource {
   uint32_t poll(uint32_t budget) noexcept override;
 
   // Invariants, checked before and after each poll, on the connections' shard: 1. A connection is
-  // either in the free list and closed, or open; open_count_ counts the open ones. 2. The list of
+  // either closed and in the free list, or open. open_count_ counts the open ones. 2. The list of
   // marked connections holds exactly those with is_marked set; each is open.
   bool is_valid() const noexcept;
 

@@ -36,12 +36,13 @@ class BlockService final : public Service {
     return server_.is_drained() && drives_.are_shut_down();
   }
 
-  // The settings that describe() has read; change them before plan() only.
+  // The settings that describe() has read. A caller changes them only before plan().
   BlockdSettings& settings() noexcept { return settings_; }
   // The server's options, from the settings. Memory without a node goes to the node of the shard
-  // that uses it. The volumes' shards are numbered as in distinct_shards().
+  // that uses it. VolumePlan::shard is the index of the volume's shard in distinct_shards().
   BlockServerOptions options(ServicePlan& plan) const;
-  // The shard of each volume, by its index in the configuration.
+  // The planned shard of each volume of the configuration, in order: indices into
+  // Configuration::shards. create() may move an NVMe volume to another of these shards.
   std::vector<uint32_t> volume_shards(ServicePlan& plan) const;
 
  private:
@@ -56,22 +57,24 @@ class BlockService final : public Service {
   void set_read_only(ControlCall& call) noexcept;
   void hold_volume(ControlCall& call) noexcept;
   void set_listening(ControlCall& call) noexcept;
-  // Fills in the volume (BlockServer::OpenVolume).
+  // Implements BlockServer::OpenVolume.
   Result<void> open_volume(ServiceContext& context, size_t volume_index, Volume& volume);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
 
   BlockdSettings settings_;
-  BlockServerOptions options_;            // of the last plan
-  std::vector<uint32_t> volume_shards_;   // of the last plan: shards that have volumes, ascending
-  std::vector<std::string> shard_names_;  // their names
-  NvmeDrives drives_;                     // of the last plan
+  // Made by the last plan(). create() updates these three if a drive moves volumes.
+  BlockServerOptions options_;
+  std::vector<uint32_t> volume_shards_;   // the shards that have volumes, ascending
+  std::vector<std::string> shard_names_;  // the names of volume_shards_, in the same order
+
+  NvmeDrives drives_;  // of the last plan
   RbdBus rbd_bus_;
   RbdImages rbd_images_{rbd_bus_};  // of the last plan
   TlsCredentials credentials_;
   TlsEnvironment tls_;
   LogLimit tls_log_limit_{10};
   BlockServer server_;
-  std::map<uint32_t, StreamSockets*> volume_sockets_;  // by their shard
+  std::map<uint32_t, StreamSockets*> volume_sockets_;  // by shard
   std::atomic<bool> is_draining_{false};
 };
 

@@ -20,13 +20,13 @@ namespace bedplate {
 // A [[blockd.volume]]: memory, or a store named by one of file, device, nvme and rbd.
 struct VolumeSettings {
   std::string name;
-  uint64_t bytes = 0;  // of memory, a file or a device; 0: all of the file or device
+  uint64_t bytes = 0;  // 0: all of the store; memory needs a size
   bool read_only = false;
   std::optional<PageWish> pages = {};  // nothing: the pool's
   std::optional<int> node = {};        // nothing: the node of its shard's core
   std::optional<uint32_t> shard = {};  // nothing: one of the volumes' shards
-  std::string file = {};               // file, device, nvme or rbd names the store; all empty:
-                                       // memory
+  // One of file, device, nvme and rbd names the store. All are empty: the volume is memory.
+  std::string file = {};
   std::string device = {};
   NvmeSettings nvme = {};
   std::string rbd = {};
@@ -34,28 +34,28 @@ struct VolumeSettings {
   bool polled = false;                         // for a file or device
   StoreQueueShape queue = {};
 
-  // describe() refuses a volume that names two stores.
+  // describe() refuses a volume that names two stores, so at most one of these is true.
   bool is_memory() const noexcept {
     return file.empty() && device.empty() && !is_nvme() && !is_rbd();
   }
   bool is_nvme() const noexcept { return !nvme.address.empty(); }
   bool is_rbd() const noexcept { return !rbd.empty(); }
-  // The path of the file or device.
+  // The path of the file or device; empty: the volume has neither.
   const std::string& path() const noexcept { return file.empty() ? device : file; }
 };
 
 struct BlockdSettings {
   std::vector<SocketAddress> listen;
-  std::vector<SocketAddress> image_listen;  // replaces the listen addresses in the first process of
-                                            // an image; may be empty
-  uint32_t connections_shard = 0;           // index into Configuration::shards
-  std::vector<uint32_t> volumes_shards;     // for volumes without a `shard`; empty: the last shard
+  // Replaces `listen` in the first process of an image; empty: `listen` is used there, too.
+  std::vector<SocketAddress> image_listen;
+  uint32_t connections_shard = 0;        // index into Configuration::shards
+  std::vector<uint32_t> volumes_shards;  // for volumes without a `shard`; empty: the last shard
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint32_t handshake_timeout_ms = 10000;
-  uint32_t client_timeout_s = 60;
+  uint32_t client_timeout_s = 60;  // 0: no timeout
   TlsFiles tls;
-  PlainText plain_text = PlainText::kLocal;
+  PlainText plain_text = PlainText::kLocal;  // set by plan(), as is tls.user
   CephSettings ceph;
   std::vector<VolumeSettings> volumes;
 };

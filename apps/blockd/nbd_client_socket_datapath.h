@@ -1,7 +1,7 @@
-// A client's socket, as its connection uses it: plain at first, within TLS after STARTTLS. Its
-// callers need not know which.
+// A client's socket, as its connection uses it: plain at first, within TLS after STARTTLS. The
+// functions are the same for both.
 //
-// One receive and one send may be in flight at a time; they complete by callbacks, never from
+// One receive and one send may be in flight at a time. They complete by callbacks, never from
 // within the call that started them.
 // Threads: the shard of the sockets.
 #pragma once
@@ -19,7 +19,7 @@ namespace bedplate::nbd {
 
 class ClientSocket {
  public:
-  // The results are those of SocketOperation.
+  // `result` is that of SocketOperation::completed.
   struct Callbacks {
     void (*received)(void* context, int64_t result) noexcept = nullptr;
     void (*sent)(void* context, int64_t result) noexcept = nullptr;
@@ -43,7 +43,8 @@ class ClientSocket {
   // From now on TLS protects the bytes. Requires: has_tls(); nothing is in flight.
   void start_tls() noexcept;
 
-  // Receives into `pieces`, which stay as they are until it completes with `min_bytes` or more.
+  // Receives into `pieces`, and completes with `min_bytes` or more. Until then the socket owns the
+  // pieces, and advances them. Requires: is_open(); !is_receiving().
   void receive(std::span<iovec> pieces, uint64_t min_bytes) noexcept {
     BP_DCHECK(!is_receiving() && !pieces.empty() && min_bytes > 0);
     socket_.receive.pieces = pieces.data();
@@ -55,7 +56,8 @@ class ClientSocket {
   // The `min_bytes` of the last receive.
   uint64_t receive_min_bytes() const noexcept { return socket_.receive.min_bytes; }
 
-  // Sends all of `pieces`, which stay as they are until it completes.
+  // Sends all of `pieces`. Until this completes the socket owns the pieces, and advances them; the
+  // bytes stay as they are. Requires: is_open(); !is_sending().
   void send(std::span<iovec> pieces) noexcept {
     BP_DCHECK(!is_sending() && !pieces.empty());
     socket_.send.pieces = pieces.data();
@@ -64,16 +66,19 @@ class ClientSocket {
     sockets_.send(socket_);
   }
 
-  // Goes on after wake(). Returns whether there was anything to do.
+  // Continues after wake(). Returns whether there was anything to do.
   bool run() noexcept { return is_secure() && tls_->run(); }
 
-  // Ends a receive as the client's end would; what is sent goes on.
+  // Makes the receive in flight complete soon, as if the client had closed its side. Sends
+  // continue.
   void stop_receiving() noexcept;
-  // Ends all that is in flight, with an error; nothing is sent any more.
+  // Makes the operations in flight complete soon, with an error or, for a receive without TLS, with
+  // 0. Nothing is sent any more.
   void abort() noexcept;
-  // Tells the client that nothing more comes. Returns true once it has, and may be closed;
-  // otherwise wake() says when to ask again. Requires: nothing is in flight.
+  // Tells the client that nothing more comes. Returns whether this is complete, so that close() may
+  // be called; if not, wake() says when to ask again. Requires: nothing is in flight.
   bool say_end() noexcept { return !is_secure() || tls_->say_end(); }
+  // Closes the descriptor. Requires: nothing is in flight.
   void close() noexcept;
 
  private:

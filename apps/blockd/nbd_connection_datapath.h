@@ -1,22 +1,25 @@
 // One NBD connection: a handshake, then requests in and replies out, many in flight.
 //
-// Receiving. Requests are read ahead, many at a time (ReadAhead). If the payload of a write came
-// with its header, the volume's shard copies it out of the read-ahead buffer. Any other payload
-// goes straight from the socket into the destination that the volume's shard grants, in one receive
-// together with the bytes behind it; the part of it that was read ahead is copied there. While a
-// write waits for its grant nothing is received: the next bytes of the stream are its payload.
-// Sending. All replies that are ready leave in one send (ReplyQueue).
+// Receiving. Requests are read ahead, many at a time (ReadAhead). If all the payload of a write
+// came with its header, the volume's shard copies it out of the read-ahead buffer. Any other
+// payload goes straight from the socket into the destination that the volume's shard grants. The
+// same receive also takes the bytes behind the payload; a part of the payload that was read ahead
+// is copied there. While a write waits for its grant, nothing is received: the next bytes of the
+// stream are its payload.
+// Sending. Replies that are ready leave in one send, up to 64 of them (ReplyQueue).
 //
-// States: open -> (negotiating -> serving -> finishing) -> closed. `finishing` takes no more
-// requests, answers the outstanding ones, and closes. `is_broken`: no answer reaches the client.
-// The slot is free again when no operation is in flight and every request is back.
+// States: closed -> negotiating -> serving -> finishing -> closed; an error while negotiating leads
+// straight to finishing. `finishing` takes no more requests, answers the outstanding ones, and
+// closes. `is_broken`: no answer reaches the client. The connection is closed when no operation is
+// in flight and every request is back.
 //
-// Invariants, which is_valid() checks before and after each call from outside: 1. Each request is
-// in one state: free, with the volume's shard, ready to be answered, being sent, or, while its
-// payload arrives, write_ or refused_. 2. write_ is set exactly while its grant or its payload is
-// awaited; refused_ exactly while its payload is discarded. 3. The bytes read ahead are valid; the
-// writes whose payloads lie in the read-ahead buffer are with the volume's shard. 4. A closed
-// connection has no descriptor, nothing in flight, and all its requests.
+// Invariants, which is_valid() checks around calls from outside: 1. Each request is in one state:
+// free, with the volume's shard, ready to be answered, being sent, or, while its payload arrives,
+// write_ or refused_. 2. write_ is set exactly while its grant or its payload is awaited; refused_
+// exactly while its payload is discarded. 3. The bytes read ahead are valid; the writes whose
+// payloads lie in the read-ahead buffer are with the volume's shard. 4. A closed connection has no
+// descriptor, nothing in flight, and all its requests.
+// Threads: the shard of the connections.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +51,7 @@ class BlockServer;
 
 namespace bedplate::nbd {
 
-// State that all connections of a server share; it outlives them.
+// The state that all connections of a server share. It outlives them.
 struct ConnectionEnvironment {
   BlockServer* server = nullptr;
   StreamSockets* sockets = nullptr;
@@ -62,35 +65,36 @@ struct ConnectionEnvironment {
 
 class Connection {
  public:
-  // `requests`: the slots of this connection's requests; all memory outlives it. `tls`: the stream
-  // of this connection alone; nullptr: the server has no TLS.
+  // `requests`: the slots of this connection's requests. `tls`: the stream of this connection
+  // alone; nullptr: the server has no TLS. All arguments outlive the connection.
   Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests,
              TlsStream* tls = nullptr) noexcept;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); `tls` is Tls::kNone
-  // if it was made without a TlsStream. Returns 0; or an errno: then `fd` is still the caller's.
+  // if the connection has no TlsStream. Returns 0; or an errno: then `fd` is still the caller's.
   int open(int fd, Tls tls) noexcept;
 
   // A request comes back from the volume's shard.
   void request_returned(BlockRequest& request) noexcept;
 
-  // Sends the replies that are ready; closes if everything is done. Called after mark(). The loop's
-  // clock times the answers.
+  // Sends the replies that are ready, and closes if everything is done: look at is_closed()
+  // afterwards. Called after BlockServer::mark(). The loop's clock times the answers.
   void flush() noexcept;
-  // Whether flush() would send anything.
+  // Whether flush() would send replies.
   bool has_answers() const noexcept {
     return replies_.has_ready() && !socket_.is_sending() && !is_broken_;
   }
 
-  // Takes no more requests, answers the ones in flight, then closes.
+  // Takes no more requests, answers the ones in flight, then closes. A connection that still
+  // negotiates is broken off.
   void finish() noexcept;
-  // The client took too long to negotiate.
+  // Breaks off: the client took too long to negotiate. Requires: it still negotiates.
   void handshake_overdue() noexcept;
 
-  // If `volume` is this client's: refuses its writes from the next request on, or accepts them
-  // again.
+  // If the client has opened `volume`, refuses the client's writes from the next request on, or
+  // accepts them again.
   void set_read_only(const Volume& volume, bool is_read_only) noexcept {
     if (volume_ == &volume) view_.read_only = is_read_only;
   }
@@ -112,8 +116,8 @@ class Connection {
     kHandshake,
     kHeaders,
     kNothing,  // a write waits for its grant
-    kPayload,  // of write_, and perhaps the next headers
-    kDiscard,  // payload of a refused write
+    kPayload,  // the payload of write_, and perhaps the next headers
+    kDiscard,  // the payload of refused_
   };
 
   static void receive_completed(void* context, int64_t result) noexcept;

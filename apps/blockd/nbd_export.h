@@ -11,7 +11,7 @@ namespace bedplate::nbd {
 
 inline constexpr size_t kNameMaxBytes = 255;
 
-// The name is 1..kNameMaxBytes bytes and lives as long as this.
+// The name has 1 to kNameMaxBytes bytes, which outlive this.
 struct ExportInfo {
   std::string_view name;
   uint64_t bytes;

@@ -1,7 +1,7 @@
 // Collects one field of a handshake while its bytes arrive.
 //
-// It keeps as many bytes as the longest name has, and only counts further bytes: no longer field is
-// understood.
+// It keeps as many bytes as the longest name has. It only counts further bytes: the server
+// understands no longer field.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class HandshakeField {
   uint32_t bytes() const noexcept { return bytes_; }
   uint32_t missing_bytes() const noexcept { return bytes_ - have_bytes_; }
 
-  // Takes the missing bytes from the front of `input`. Returns the number of bytes taken.
+  // Takes up to missing_bytes() from the front of `input`. Returns the number of bytes taken.
   uint32_t take(std::span<const std::byte> input) noexcept {
     const auto count = static_cast<uint32_t>(std::min<size_t>(missing_bytes(), input.size()));
     if (have_bytes_ < kKeptBytes) {
@@ -56,7 +56,7 @@ class HandshakeField {
     std::memcpy(&header, data_, sizeof header);
     return header;
   }
-  // The bytes that are kept.
+  // The kept bytes: the first kKeptBytes of a longer field.
   std::string_view text() const noexcept {
     return {reinterpret_cast<const char*>(data_), std::min<size_t>(bytes_, kKeptBytes)};
   }

@@ -21,7 +21,7 @@ namespace bedplate::nbd {
 
 class HandshakeOutput {
  public:
-  // The longest text that goes with an error reply.
+  // The maximum length of an error reply's text.
   static constexpr size_t kErrorTextMaxBytes = 64;
   static constexpr size_t kCapacityBytes = 512;
 
@@ -45,7 +45,7 @@ class HandshakeOutput {
   void tell_export(Option option, const ExportInfo& info, bool structured_replies) noexcept;
   void tell_block_sizes(Option option) noexcept;
   void tell_name(Option option, const ExportInfo& info) noexcept;
-  // base:allocation, in an answer about contexts.
+  // Names base:allocation in an answer about contexts.
   void tell_context(Option option, uint32_t id) noexcept;
   // Append an entry of LIST, or its end. Return false, and append nothing, if there is no space.
   [[nodiscard]] bool try_list(const ExportInfo& info) noexcept;

@@ -1,4 +1,5 @@
-// The handshake of NBD, without input or output: fed bytes as they arrive, it yields bytes to send.
+// The handshake of NBD, without input or output: it takes bytes as they arrive, and yields bytes to
+// send.
 //
 // Each connection has one object, in planned memory. It has fixed arrays and allocates nothing, so
 // no conversation, however long or hostile, changes its size. It reads an option field by field
@@ -23,15 +24,17 @@
 
 namespace bedplate::nbd {
 
-// The longest option data that is read or skipped; longer data ends the connection.
+// An option with more data than kOptionDataMaxBytes is skipped and refused; EXPORT_NAME and ABORT
+// are exceptions. More data than kOptionSkipMaxBytes ends the connection.
 inline constexpr uint32_t kOptionDataMaxBytes = 8 * kKiB;
 inline constexpr uint32_t kOptionSkipMaxBytes = 64 * kKiB;
 
-// TLS ("Encryption"): refused; offered; required: a client without TLS gets no other answer.
+// TLS ("Encryption"). kRequired: before TLS the server carries out only STARTTLS and ABORT; it
+// refuses each other option, and EXPORT_NAME ends the connection.
 enum class Tls : uint8_t { kNone, kOffered, kRequired };
 
-// Use: send the pending output, then feed the bytes that arrive, until the state is not
-// kNegotiating; then send the rest of the output, and continue as the state says. One round:
+// Use: send the pending output, then consume the bytes that arrive, until the state is not
+// kNegotiating. Then send the rest of the output, and continue as the state says. One round:
 //
 //     while (!n.pending_output().empty()) n.output_sent(send(n.pending_output()));
 //     if (n.state() == kNegotiating) n.consume(receive(at most n.wanted_bytes()));
@@ -46,9 +49,9 @@ class Negotiation {
  public:
   enum class State : uint8_t {
     kNegotiating,   // wants bytes, or has bytes to send
-    kTransmission,  // agreed; the bytes that follow are requests
-    kStartTls,      // once the pending output is sent, the bytes that follow are TLS's
-    kDisconnect,    // over; close once the pending output is sent
+    kTransmission,  // agreed: the bytes that follow are requests
+    kStartTls,      // TLS begins once the pending output is sent: then call tls_started()
+    kDisconnect,    // over: close once the pending output is sent
   };
 
   // Requires: `exports` and their names outlive this. The first is the default export.
@@ -58,36 +61,37 @@ class Negotiation {
 
   // Begins anew, for the next connection: the greeting is pending.
   void reset(Tls tls = Tls::kNone) noexcept;
-  // From now on TLS protects the bytes. Forgets all that was agreed before.
+  // From now on TLS protects the bytes. Forgets all options agreed before; the client's flags stay.
   // Requires: kStartTls, and nothing is pending.
   void tls_started() noexcept;
 
   State state() const noexcept { return state_; }
 
-  // The bytes to send next; valid until the next call that is not const. At most
-  // kOutputCapacityBytes; a long answer (LIST) comes in several steps.
+  // The bytes to send next, at most kOutputCapacityBytes; valid until the next call that is not
+  // const. A long answer (LIST) comes in several steps.
   std::span<const std::byte> pending_output() const noexcept { return output_.pending(); }
 
   // Removes the first `bytes` of the pending output. Requires: there are that many.
   void output_sent(size_t bytes) noexcept;
 
   // Takes bytes that arrived, in order. Returns the number of bytes taken: it stops as soon as
-  // there is output to send, and when the negotiation is over. The caller keeps the rest and offers
-  // it again after the output, or reads it as requests in kTransmission.
+  // there is output to send, and when the negotiation is over. The caller keeps the rest. It offers
+  // the rest again after the output, or reads it as requests in kTransmission. In kStartTls a rest
+  // is an error: these bytes came without TLS.
   [[nodiscard]] size_t consume(std::span<const std::byte> input) noexcept;
 
-  // The number of next bytes that surely belong to the negotiation, and that consume() would take
-  // at once; 0 while there is output to send and when the negotiation is over. A caller that
-  // receives at most this many never has bytes left over.
+  // The number of next bytes that surely belong to the negotiation: consume() takes them at once.
+  // It is 0 while there is output to send, and when the negotiation is over. A caller that receives
+  // at most this many bytes never has bytes left over.
   size_t wanted_bytes() const noexcept;
 
   // The chosen export, as an index into the exports. Requires: kTransmission.
   size_t export_index() const noexcept;
 
-  // Whether READ must be answered with structured replies.
+  // Whether READ and BLOCK_STATUS must be answered with structured replies.
   bool structured_replies() const noexcept { return structured_replies_; }
 
-  // Whether BLOCK_STATUS may be asked: base:allocation is set for the chosen export.
+  // Whether the client may send BLOCK_STATUS: base:allocation is set for the chosen export.
   // Requires: kTransmission.
   bool block_status() const noexcept {
     BP_ASSERT(state_ == State::kTransmission);
@@ -97,7 +101,7 @@ class Negotiation {
   // The reason for the disconnect, as static text without a full stop. Requires: kDisconnect.
   const char* reason() const noexcept;
 
-  // Whether the client ended it by ABORT, which is no misbehaviour.
+  // Whether the client ended the negotiation by ABORT, which is no misbehaviour.
   bool is_aborted() const noexcept { return is_aborted_; }
 
   bool is_valid() const noexcept;
@@ -157,9 +161,9 @@ class Negotiation {
   bool wants_block_size_ = false;
   bool wants_context_ = false;  // a query named base:allocation
   HandshakeField field_;
-  Option option_ = Option::kAbort;  // the option that is being read or answered
-  uint32_t option_bytes_ = 0;       // length of its data; option_left_bytes_: those still to arrive
-  uint32_t option_left_bytes_ = 0;
+  Option option_ = Option::kAbort;                   // the option that is being read or answered
+  uint32_t option_bytes_ = 0;                        // the length of its data
+  uint32_t option_left_bytes_ = 0;                   // the bytes of its data that have not arrived
   OptionReplyType refusal_ = OptionReplyType::kAck;  // kAck: it is not refused
   std::string_view refusal_text_;
   size_t export_index_ = kNoExport;

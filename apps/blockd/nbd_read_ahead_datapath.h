@@ -1,11 +1,11 @@
 // The read-ahead buffer of a client: the bytes that have arrived, and how many more to receive.
 //
-// Requests are read ahead into a buffer, many at a time; the last write decides how far. After a
+// Requests are read ahead into a buffer, many at a time; the last requests decide how far. After a
 // small write all of the buffer is used: the payloads of a burst come with their headers, and the
-// volume's shard copies them from there. After a large write only the next header is read: its
-// payload goes straight from the socket to its destination. A medium write counts as small while
-// writes come in bursts: then a copy costs less than a receive of its own; it costs more if the
-// client waits for each write.
+// volume's shard copies them from there. After a large write only the next header is read: the next
+// payload then goes straight from the socket to its destination. After any other request at least
+// 64 headers are read. A medium write counts as small while writes come in bursts: then a copy
+// costs less than a receive of its own. If the client waits for each write, a copy costs more.
 //
 // Invariants, by is_valid(): 1. The bytes that have arrived lie within the buffer. 2. The
 // read-ahead range lies within the buffer. 3. Nothing in the buffer moves while a part of it is
@@ -65,8 +65,8 @@ class ReadAhead {
 
   // ---- The next receive ----
 
-  // The free space for the next receive. Moves the bytes not yet taken to the front first.
-  // Requires: nothing is lent. Cost: a copy of those bytes.
+  // The space for the next receive, as far as to read ahead. First moves the bytes not yet taken to
+  // the front. Requires: nothing is lent. Cost: a copy of those bytes.
   iovec room() noexcept {
     BP_DCHECK(!is_lent());
     const uint32_t kept = bytes();
@@ -82,7 +82,7 @@ class ReadAhead {
     BP_DCHECK(count <= kBufferBytes - end_);
     end_ += static_cast<uint32_t>(count);
   }
-  // The same, if one receive also brought the payload before them.
+  // The same, for a receive that brought a payload and then these `count` bytes.
   void add_behind_payload(uint64_t count) noexcept {
     is_burst_ = count > 0;
     add(count);
@@ -96,7 +96,7 @@ class ReadAhead {
         length <= kSmallWriteMaxBytes || (length <= kBurstWriteMaxBytes && is_burst_);
     ahead_bytes_ = is_small ? kBufferBytes : kAheadOfLargeBytes;
   }
-  // Another request was taken.
+  // A request other than a write was taken.
   void follow_other() noexcept { ahead_bytes_ = std::max(ahead_bytes_, kAheadBytes); }
   // The rest of the buffer came with the request that was taken. Called after follow_write() or
   // follow_other().

@@ -1,7 +1,7 @@
 // The replies of a connection, in two lists: ready to be sent, and being sent.
 //
-// All ready replies leave in one send: their headers lie side by side in one array, and the data of
-// reads go straight from the volume.
+// Up to 64 ready replies leave in one send: their headers lie side by side in one array, and the
+// data of reads go straight from the volume.
 //
 // Invariants, which Connection::is_valid() checks: 1. Each request is in at most one of the two
 // lists. 2. The second list is empty unless a send is in flight.
@@ -37,8 +37,9 @@ class ReplyQueue {
   // Takes a reply that was sent. Requires: is_sending(), and the send has completed.
   BlockRequest& pop_sent() noexcept { return being_sent_.pop(); }
 
-  // Makes one send of the replies that are ready, and calls `answered(request)` for each. Returns
-  // the vector to send; this queue owns it until the send completes. Requires: !is_sending().
+  // Makes one send of up to 64 ready replies, and calls `answered(request)` for each. Returns the
+  // vector to send; this queue owns it until the send completes. Empty: no reply is ready.
+  // Requires: !is_sending().
   template <typename Answered>
   std::span<iovec> begin_send(bool structured_replies, Answered&& answered) noexcept {
     BP_DCHECK(!is_sending());
@@ -54,7 +55,7 @@ class ReplyQueue {
   }
 
   // The number of requests in both lists, for is_valid(). Nothing: a list has more than `most`, or
-  // is broken. Cost: a visit to each.
+  // is broken. Cost: a visit to each request.
   std::optional<size_t> count(size_t most) const noexcept {
     const auto is_any = [](const BlockRequest&) { return true; };
     const auto ready = ready_.count(most, is_any);

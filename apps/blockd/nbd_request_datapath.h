@@ -25,7 +25,8 @@ static_assert(kMaxReplyHeaderBytes >= sizeof(OffsetDataChunk));
 static_assert(kMaxReplyHeaderBytes >= sizeof(SimpleReply));
 static_assert(kMaxReplyHeaderBytes >= sizeof(ErrorChunk));
 
-// The payload of a refused WRITE is read and dropped up to here; a longer one ends the connection.
+// The payload of a refused WRITE is read and dropped up to this length; a longer payload ends the
+// connection.
 inline constexpr uint32_t kDrainMaxBytes = 64 * kMiB;
 static_assert(kDrainMaxBytes >= kPayloadMaxBytes, "what could be accepted can be dropped");
 
@@ -57,7 +58,7 @@ struct Verdict {
     kAccept,          // carry it out; the payload of a WRITE (`length` bytes) follows its header
     kRefuse,          // answer `error`; no payload follows the header
     kRefuseAndDrain,  // answer `error`; read and drop `drain_bytes` of payload
-    kFinish,          // DISC: answer what is outstanding, then close; it has no reply itself
+    kFinish,          // DISC: answer the outstanding requests, then close; DISC has no reply
     kDisconnect,      // close at once, without an answer: the payload is too long to drop
   };
   Kind kind = Kind::kAccept;
@@ -67,8 +68,8 @@ struct Verdict {
   bool operator==(const Verdict&) const = default;
 };
 
-// Reads the 28 bytes of a request header. False: the magic is wrong; the stream is out of step, and
-// the connection must be closed without an answer.
+// Reads the 28 bytes of a request header. Returns false if the magic is wrong: the stream is out of
+// step, and the connection must be closed without an answer.
 [[nodiscard]] inline bool try_decode(RequestBytes wire, Request& request) noexcept {
   RequestHeader header;
   std::memcpy(&header, wire.data(), sizeof header);
@@ -148,7 +149,7 @@ inline ErrorCode rejection_of(const Request& request, const ExportView& view) no
   if (rule.writes && view.read_only) return ErrorCode::kEperm;
   if (!rule.has_range) return ErrorCode::kNone;
   if (request.length == 0) return ErrorCode::kEinval;
-  // offset + length may overflow 64 bits; view.bytes - offset cannot once offset is inside.
+  // offset + length may overflow 64 bits; view.bytes - offset is safe once offset is inside.
   if (request.offset > view.bytes || request.length > view.bytes - request.offset) {
     return rule.past_end;
   }
@@ -157,7 +158,7 @@ inline ErrorCode rejection_of(const Request& request, const ExportView& view) no
 }
 
 // Checks a decoded request.
-// Cost: about a dozen instructions and one line of constants when it is accepted.
+// Cost of an accepted request: about a dozen instructions and one cache line of constants.
 [[nodiscard]] inline Verdict check(const Request& request, const ExportView& view) noexcept {
   using Kind = Verdict::Kind;
   const ErrorCode error = rejection_of(request, view);
@@ -170,6 +171,8 @@ inline ErrorCode rejection_of(const Request& request, const ExportView& view) no
   return {.kind = Kind::kRefuseAndDrain, .error = error, .drain_bytes = request.length};
 }
 
+// Each encode function writes to `out` and returns the number of bytes written.
+
 // The answer to any request while structured replies are not negotiated; with structured replies,
 // to any but READ and BLOCK_STATUS. If it answers a READ with kNone, the data must follow. Returns
 // 16.
@@ -180,8 +183,8 @@ inline size_t encode_simple_reply(ReplyBytes out, uint64_t cookie, ErrorCode err
 }
 
 // The answer to a READ of `length` bytes at `offset` with structured replies: one chunk, which is
-// the last. It claims success, so the data must be certain. Returns 28.
-// Requires: 0 < length <= kPayloadMaxBytes, as `check` ensures; the data must follow.
+// the last. It claims success, so the whole data must be there, and must follow. Returns 28.
+// Requires: 0 < length <= kPayloadMaxBytes, as check() ensures.
 inline size_t encode_read_chunk(ReplyBytes out, uint64_t cookie, uint64_t offset,
                                 uint32_t length) noexcept {
   BP_DCHECK(length > 0 && length <= kPayloadMaxBytes);
@@ -220,7 +223,8 @@ inline size_t encode_all_data(ReplyBytes out, uint64_t cookie, uint32_t length) 
   return header_bytes + sizeof descriptor;
 }
 
-// An error with structured replies, without a message. Returns 26.
+// The answer to a failed READ or BLOCK_STATUS with structured replies, without a message. Returns
+// 26.
 // Requires: error != kNone.
 inline size_t encode_error_chunk(ReplyBytes out, uint64_t cookie, ErrorCode error) noexcept {
   BP_DCHECK(error != ErrorCode::kNone);

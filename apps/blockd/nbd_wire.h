@@ -1,8 +1,8 @@
 // The NBD protocol on the wire: constants and message layouts, nothing else.
 //
-// Source: doc/proto.md of the NBD project; each group names its section. It has only what this
-// server sends, reads or refuses by name: no extended headers. docs/nbd.md has the same as byte
-// tables, and the answer to each message.
+// Source: doc/proto.md of the NBD project; each group names its section. This file has only the
+// parts that this server sends, reads or refuses by name: no extended headers. docs/nbd.md has the
+// same as byte tables, and the answer to each message.
 //
 // All fields are big-endian ("Conventions"). The layouts are made of BigEndian<T>, which has
 // alignment 1: a struct may be copied from any address, and a value cannot be used unswapped.
@@ -300,7 +300,8 @@ struct BlockStatusChunk {
 };
 static_assert(sizeof(BlockStatusChunk) == 24 && offsetof(BlockStatusChunk, context_id) == 20);
 
-// A part of the range. Each part begins at the end of the part before. State: "base:allocation".
+// A part of the range. Each part begins at the end of the part before. `state` has the flags of
+// base:allocation, below.
 struct BlockDescriptor {
   Be32 bytes;
   Be32 state;
@@ -309,7 +310,8 @@ static_assert(sizeof(BlockDescriptor) == 8 && offsetof(BlockDescriptor, state) =
 inline constexpr uint32_t kStateHole = 1 << 0;
 inline constexpr uint32_t kStateZero = 1 << 1;
 
-// NBD_REPLY_TYPE_ERROR under "Structured reply types": a message may follow; ours sends none.
+// NBD_REPLY_TYPE_ERROR under "Structured reply types": a message may follow; this server sends
+// none.
 struct ErrorChunk {
   ChunkHeader header;
   BigEndian<ErrorCode> error;

@@ -1,11 +1,13 @@
 // Buffers of any size in a planned range of memory, for the data of a store's requests.
 //
-// First fit: a buffer is the first run of free units that is long enough. So the same few units,
-// which stay in the caches, serve while little is in flight. The arena writes nothing into its
+// First fit: a buffer is the first run of free units that is long enough. So while little is in
+// flight, the same few units serve, and they stay in the caches. The arena writes nothing into its
 // memory, which a device may still read. It keeps no list of buffers: the caller gives a buffer
 // back with its size.
 //
-// Invariant: the taken units are exactly those of the buffers in use. (is_valid() of PieceMap)
+// Invariant: the taken units are exactly those of the buffers in use. is_valid() checks the number
+// of units and the map (PieceMap::is_valid()).
+// Threads: the volume's shard.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +34,7 @@ class BufferArena {
   }
 
   // Returns memory aligned to a unit; nullptr: no free run has that many bytes.
-  // Requires: `bytes` is over 0. Cost: reads one word for each 64 units, up to the run.
+  // Requires: `bytes` is over 0. Cost: a look at one word for each 64 units, up to the run.
   std::byte* try_take(uint64_t bytes) noexcept {
     BP_DCHECK(bytes > 0);
     if (bytes > free_bytes()) return nullptr;

@@ -1,8 +1,8 @@
 // The Ceph cluster of a block service: the addresses of its monitors, and the key. The kernel's
 // client does the rest (rbd_mapping.h).
 //
-// It reads the key from a keyring in Ceph's format. It checks that a monitor answers before the
-// kernel is asked to map: if the kernel's own wait fails, it gives no cause.
+// This part reads the key from a keyring in Ceph's format, and checks that a monitor answers before
+// the kernel is asked to map: if the kernel's own wait fails, the kernel gives no cause.
 // Threads: the main thread.
 #pragma once
 
@@ -41,17 +41,17 @@ class Wiped {
 
 // Returns the key of "client.`user`" in the file `path`, in base64. The caller wipes it; no other
 // copy of the file's content remains.
-// Errors: the file cannot be read, or users other than its owner can read it; it has no such user,
-// or no key.
+// Errors: the file is refused (read_secret_file()) or is over 64 KiB; it has no such user; or the
+// user has no key in base64.
 Result<std::string> read_ceph_key(const std::string& path, const std::string& user);
 
 // The monitors of one cluster, shared by all its images.
 class CephMonitors {
  public:
-  // Waits until one of `monitors`, which are the same at each call, speaks the default protocol of
-  // the kernel's client (v1, port 6789).
-  // Errors: none has within `timeout_ns`, and why. Later calls with the same or a shorter timeout
-  // return the same error at once.
+  // Waits until one of `monitors` answers in the default protocol of the kernel's client (v1; its
+  // usual port is 6789). Requires: `monitors` are the same at each call.
+  // Errors: no monitor has answered so within `timeout_ns`, or all have failed earlier. Later calls
+  // with the same or a shorter timeout return the same error at once.
   Result<void> reach(const std::vector<SocketAddress>& monitors, uint64_t timeout_ns);
 
  private:
@@ -59,7 +59,7 @@ class CephMonitors {
   uint64_t silence_ns_ = 0;
 };
 
-// "10.0.0.1:6789,[fd00::1]:6789", as the kernel takes them.
+// The addresses of the monitors, as the kernel takes them: "10.0.0.1:6789,[fd00::1]:6789".
 std::string ceph_monitor_list(const std::vector<SocketAddress>& monitors);
 
 }  // namespace bedplate

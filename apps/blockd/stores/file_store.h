@@ -10,8 +10,9 @@ namespace bedplate {
 
 class FileStore final : public VolumeStore {
  public:
-  // The first `bytes` of `file`, which outlives this; 0: the whole file, also after it grows. A
-  // file reports its extents if it was planned to. Requires: the file is that long.
+  // Stores the volume in the first `bytes` of `file`, which outlives this. If `bytes` is 0, it uses
+  // all whole blocks of the file, also after the file grows. Requires: the file is that long; a
+  // file that is no block device is planned with tells_extents.
   FileStore(File& file, uint64_t bytes) noexcept;
 
   // The length of a block of `file`.

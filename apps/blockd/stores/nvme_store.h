@@ -12,8 +12,9 @@ namespace bedplate {
 
 class NvmeStore final : public VolumeStore {
  public:
-  // The first `bytes` of the namespace; 0: the whole namespace, also after it grows. Queue and
-  // namespace belong to one drive, which is ready and outlives this. Requires: it is that long.
+  // Stores the volume in the first `bytes` of the namespace. If `bytes` is 0, it uses the whole
+  // namespace, also after the namespace grows. Requires: the namespace is that long; queue and
+  // namespace belong to one drive, which is ready and outlives this.
   NvmeStore(NvmeDriveQueue& queue, const NvmeNamespace& space, uint64_t bytes) noexcept;
 
   static uint64_t bytes_of(const NvmeNamespace& space) noexcept {

@@ -19,9 +19,9 @@ class RbdImages {
   void clear();
   bool is_empty() const noexcept { return images_.empty(); }
   // Adds a volume `name` on `image`. `ceph` has the timeout_s of this volume; its other values are
-  // the same for all volumes. Returns the maker that maps the image; this object owns it, until
-  // clear().
-  // Errors (kConfiguration): two volumes use one image and one of them writes, or their settings
+  // the same for all volumes. Returns the maker that maps the image; this object owns the maker
+  // until clear().
+  // Errors (kConfiguration): two volumes use one image and one of them writes, or their timeouts
   // differ.
   Result<DeviceMaker*> add(const std::string& name, const RbdImage& image,
                            const CephSettings& ceph);

@@ -6,9 +6,9 @@
 // started. It keeps one descriptor of its parent, one end of a socket pair, and unmaps when the
 // other end is closed. So the image is also unmapped if the appliance is killed.
 //
-// The child holds the device by a lock on its `config_info` (flock(2)), which ends with the child.
-// So a device without this lock is a left-over. Each appliance that only reads an image has a
-// device of its own.
+// The child holds the device by a lock on the device's `config_info` (flock(2)). The lock ends with
+// the child, so a device without it is a left-over, unless it was just added (join_adding()). Each
+// appliance that only reads an image has a device of its own.
 // Threads: the main thread.
 #pragma once
 
@@ -32,8 +32,9 @@ struct HeldRbd {
   Fd lock;
 };
 
-// The kernel's side of it: /sys/bus/rbd of a machine (Documentation/ABI/testing/sysfs-bus-rbd).
-// Its functions are called in the child.
+// The kernel's side of a mapping: /sys/bus/rbd of a machine
+// (Documentation/ABI/testing/sysfs-bus-rbd). The child adds and removes devices. The parent calls
+// is_there(), is_allowed() and device_path(), and if the child has failed, it unmaps a left-over.
 class RbdBus {
  public:
   // `root` is a prefix of /sys and /dev.
@@ -48,17 +49,18 @@ class RbdBus {
   virtual bool is_allowed() const;
   std::string device_path(uint32_t id) const { return root_ + "/dev/rbd" + std::to_string(id); }
 
-  // Each returns 0, or an errno. add() waits for the cluster.
+  // Each returns 0 or an errno. add() waits for the cluster.
   virtual int add(const std::string& text) { return write_to("add_single_major", text); }
   virtual int remove(uint32_t id) { return write_to("remove_single_major", std::to_string(id)); }
-  // Finds a device that was added with this text.
+  // Finds a device that was added with this text; nothing: there is none.
   std::optional<uint32_t> find(std::string_view text) const;
-  // Finds a device, added with this text, that no process holds. The returned object holds it.
+  // Finds a device, added with this text, that no process holds; nothing: there is none. The
+  // returned object holds the device.
   std::optional<HeldRbd> hold(std::string_view text) const;
-  // A device just added is not held yet. So a process that adds one keeps join_adding() until it
-  // holds its device, and a process that looks for left-overs keeps alone() while it looks.
-  // join_adding() waits for processes that look; alone() does not wait: it returns a closed Fd
-  // while others add.
+  // A device just added is not held yet. So a process that adds a device keeps the lock of
+  // join_adding() until it holds the device, and a process that looks for left-overs keeps the lock
+  // of alone() while it looks. join_adding() waits for processes that look. alone() does not wait:
+  // it returns a closed Fd while others add or look. Both return a closed Fd if they cannot lock.
   Fd join_adding() const;
   Fd alone() const;
 
@@ -84,28 +86,29 @@ struct RbdImage {
   std::string name() const { return pool + "/" + image; }
 };
 
-// Splits "pool/image". Errors (kConfiguration): `name` has no such form.
+// Splits "pool/image". Errors (kConfiguration): `name` has no such form, or has a blank, a comma or
+// an "@".
 Result<RbdImage> parse_rbd_image(const std::string& name);
 
-// The text that tells the kernel to map `image`; it contains the key.
+// The text that tells the kernel to map `image`. It contains the key: the caller wipes it.
 std::string rbd_map_text(const CephSettings& ceph, const std::string& key, const RbdImage& image);
 
 // Maps the image of one volume, or of several that only read it.
 class RbdMaker final : public DeviceMaker {
  public:
-  // `bus` and `monitors` outlive this, and all devices that it makes. ceph.timeout_s bounds the
-  // wait for the cluster.
+  // `bus` and `monitors` outlive this, and all devices that it makes. ceph.timeout_s bounds each of
+  // two waits: for a monitor, then for the mapping.
   RbdMaker(RbdBus& bus, CephMonitors& monitors, CephSettings ceph, RbdImage image)
       : bus_(bus), monitors_(monitors), ceph_(std::move(ceph)), image_(std::move(image)) {}
 
   const RbdImage& image() const noexcept { return image_; }
   uint32_t timeout_s() const noexcept { return ceph_.timeout_s; }
 
-  // Returns the same device while a holder of it exists. A device that was mapped with the very
-  // same text is unmapped first if its appliance is gone. If its appliance lives, the device stays:
-  // then a read-only image is mapped once more, and a writable one is refused.
-  // Errors: no module, no key, no monitor, or a refusal of the kernel or the cluster. After a
-  // refusal make() returns the same error without asking again.
+  // Returns the same device while anybody holds a pointer to it. A device that was mapped with the
+  // very same text is unmapped first if its appliance is gone. If its appliance lives, the device
+  // stays: then a read-only image is mapped once more, and a writable one is refused.
+  // Errors: no module, no CAP_SYS_ADMIN, no key, no monitor, no result in time, or a refusal of the
+  // kernel or the cluster. After any error make() returns the same error without asking again.
   Result<std::shared_ptr<MadeDevice>> make() override;
 
  private:

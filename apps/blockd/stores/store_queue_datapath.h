@@ -1,19 +1,21 @@
 // Turns the requests of clients into operations of one volume's store, on the volume's shard.
 //
-// Buffers. Data lie in planned memory, aligned as the store needs it: a read fills a buffer that
-// the socket sends from; a payload is received into a buffer that the store writes from. An
-// unaligned request has a buffer for all its blocks, and its bytes lie within them.
+// Buffers. Data lie in planned memory, aligned as the store needs it. A read fills a buffer, and
+// the socket sends from there. The socket receives a payload into a buffer, and the store writes
+// from there. An unaligned request has a buffer for all its blocks, and its bytes lie within them.
 // Bounds. Each task runs one operation at a time. Requests wait, in order, for a free task and for
-// a buffer. Each volume has tasks and buffers of its own: a slow store holds up nobody else.
+// a buffer. A write whose payload has arrived has its buffer, and goes before them. Each volume has
+// tasks and buffers of its own: a slow store holds up no other volume.
 // Steps. A request is one operation, or several in a fixed order (StoreTask::Step): an unaligned
 // write reads and writes back the blocks at its edges, under WriteOrder.
-// Errors go to the client that asked. After a failed flush the store may have lost any write: from
-// then on each request that promises durability answers EIO, until the volume is opened anew.
+// Errors go to the client that asked. After a failed flush, or a write that fails only if it must
+// be durable, the store may have lost any write: from then on each request that promises durability
+// answers EIO, until the volume is opened anew.
 //
 // Invariants, which is_valid() checks: 1. Each task is free or has a request. 2. A request that has
-// its buffer waits for a task only while no task is free; if a request finds no buffer, all later
-// requests without a buffer wait behind it. 3. A waiting request is in one of the two lists. 4. The
-// order of writes and the buffers are valid.
+// its buffer waits for a task only while no task is free. 3. A waiting request is in one of the two
+// lists. 4. The order of writes and the buffers are valid.
+// Threads: the volume's shard.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +47,7 @@ struct StoreTask {
     kZero,       // zeroes or discards the whole blocks
     kReadHead,   // the block that the request begins in
     kWriteHead,  // writes that block back with zeros in it
-    kReadTail,   // the block that it ends in, if it is another
+    kReadTail,   // the block that the request ends in, if it is another one
     kWriteTail,
     kData,
     kExtents,
@@ -79,14 +81,16 @@ class StoreQueue {
   // The bytes of memory for tasks, besides the buffers.
   static uint64_t bytes_for(const StoreQueueShape& shape) noexcept;
 
-  // Before the seal: it allocates. Requires: `buffers` has shape.buffer_bytes, `memory`
-  // bytes_for(shape), both zeroed and aligned to a block; the store is not memory. All arguments
-  // but `shape` outlive this.
+  // Before the seal: it allocates. Called once. Requires: `buffers` has shape.buffer_bytes, a
+  // multiple of 4 KiB and at least kBufferBytesMin; `memory` has bytes_for(shape). Both are zeroed
+  // and aligned to kBlockBytesMax. The store is not memory, and its blocks have kBlockBytesMin to
+  // kBlockBytesMax. All arguments but `shape` outlive this.
   void create(VolumeStore& store, const StoreQueueShape& shape, std::span<std::byte> buffers,
               std::span<std::byte> memory, ReplyLane& replies, const EventLoop& loop,
               StoreCounters& counters) noexcept;
 
-  // Takes a request from the lane, and sends it back through `replies` once it is done or granted.
+  // Takes a request from the lane. Sends it back through `replies` once it is done or granted, or
+  // its payload is copied into a buffer (kStored).
   void take(BlockRequest& request) noexcept;
 
   bool is_valid() const noexcept;
@@ -96,13 +100,14 @@ class StoreQueue {
   using List = TailQueue<&BlockRequest::next>;
   // The position of a request among the store's blocks.
   struct Edges {
-    uint64_t first;  // start of its first block; last: end of its last block
-    uint64_t last;
-    uint64_t head_bytes;  // kept before the request in its first block; tail_bytes: after it in its
-                          // last
-    uint64_t tail_bytes;
-    uint64_t whole_begin;  // the range of blocks that it covers wholly
+    uint64_t first;       // the start of its first block
+    uint64_t last;        // the end of its last block
+    uint64_t head_bytes;  // from the start of its first block to the request
+    uint64_t tail_bytes;  // from the end of the request to the end of its last block
+    // The range of blocks that the request covers wholly; empty if whole_end <= whole_begin.
+    uint64_t whole_begin;
     uint64_t whole_end;
+    // Whether the request lies within one block, and touches neither of the block's ends.
     bool is_one_block() const noexcept { return whole_end < whole_begin; }
   };
 
@@ -138,8 +143,8 @@ class StoreQueue {
   std::span<std::byte> zeros_;
   FreeList<&StoreTask::next_free> free_;
   uint32_t free_count_ = 0;
-  List committed_;  // writes that have their buffers and wait for a task
-  List new_;
+  List committed_;              // writes that have their buffers and wait for a task
+  List new_;                    // requests that wait for a task or for a buffer
   uint32_t waiting_count_ = 0;  // in both lists
   WriteOrder order_;
   bool has_failed_sync_ = false;

@@ -1,8 +1,8 @@
 // Detects a store that no longer answers, for the log and `stats`.
 //
 // It only reports: a remote store may be silent for as long as its cluster is, and its requests
-// wait. The control thread calls look() now and then; the data path measures nothing.
-// Threads: one.
+// wait. The service's tick() calls look(); the data path measures nothing.
+// Threads: one at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,12 @@ class StoreSilence {
  public:
   enum class Change : uint8_t { kNone, kFellSilent, kAnswers };
 
-  // A silence this long is reported. It is longer than any pause of a merely slow drive.
+  // A silence of this length is reported. A drive that is merely slow never pauses for so long.
   static constexpr uint64_t kToldNs = 5 * kNsPerSecond;
 
-  // Compares the store's counters with the last call, and updates `silent_ns`.
+  // Compares the store's counters with those at the last call, and updates `silent_ns`. Returns
+  // kFellSilent once operations are in progress and none has ended for kToldNs, then kAnswers once
+  // one ends.
   Change look(StoreCounters& counters, uint64_t now_ns) noexcept {
     const uint64_t ended = counters.operations_ended.read();
     if (since_ns_ == 0 || ended != ended_ || counters.operations.read() == 0) {
