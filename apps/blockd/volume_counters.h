@@ -1,5 +1,5 @@
-// The counters of volumes and their stores; nbd_counters.h has those of connections. Threads: the
-// shard named at each struct writes, any thread or process reads.
+// The counters of volumes and their stores; nbd_counters.h has those of connections. Threads: only
+// the shard that is named at each struct writes; any thread or process reads.
 #pragma once
 
 #include "apps/blockd/nbd_counters.h"
@@ -27,7 +27,7 @@ struct alignas(kCacheLineBytes) VolumeCounters {
 
 // One volume on a store that is not memory. Its shard writes all but silent_ns.
 struct alignas(kCacheLineBytes) StoreCounters {
-  Counter operations;        // in progress
+  Counter operations;        // begun and not ended; some wait for an earlier write
   Counter operations_peak;   // the most in progress at once
   Counter operations_max;    // the limit
   Counter requests_waiting;  // for an operation to end, or for a buffer

@@ -36,8 +36,8 @@ class VolumeService final : public PollSource {
 
   uint32_t poll(uint32_t budget) noexcept override;
 
-  // Invariants, checked before and after each poll: 1. The list of zeroing requests leads from
-  // first_long_ to last_long_. 2. None of them is done, and each lies within its volume.
+  // Invariants, checked before and after each poll: 1. The list of zeroing requests is linked
+  // correctly. 2. None of them is done, and each lies within its volume.
   bool is_valid() const noexcept;
 
  private:

@@ -1,8 +1,8 @@
 // Decides which shard each volume of a block service lives on.
 //
-// A volume that names its shard lives there. Any other volume goes to a shard on the NUMA node of
-// its drive; if no shard for volumes is on that node, to any shard for volumes. Among the
-// candidates it takes the shard with the fewest volumes.
+// A volume that names its shard lives there. Any other volume goes to a shard for volumes on the
+// NUMA node of its drive. If that node has none, all shards for volumes are candidates. Among the
+// candidates the volume gets the shard with the fewest volumes.
 // Threads: any. It allocates: it is for the plan.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace bedplate {
 // A volume's wishes.
 struct VolumeWish {
   std::optional<uint32_t> shard = {};  // nothing: it names none
-  int node = kAnyNode;                 // the node of its drive
+  int node = kAnyNode;                 // of its drive; kAnyNode: none preferred
 };
 
 // A shard for volumes: its index, and the node of its core.

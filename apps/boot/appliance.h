@@ -3,8 +3,9 @@
 //
 //     boot():
 //       signals_.hold()     block the signals that stop it, or are counted
-//       plan_all()          add up what all say that they need; segment 0 grows no more
-//       check()             all that is missing, in one report; then name and files are ours
+//       plan_all()          add up all needs; segment 0 grows no more
+//       check()             forbidden calls, or else all that is missing, in one report; then the
+//                           appliance holds its name, and has its sockets and files open
 //       take_all():         in this order; it ends between two steps if it is told to stop
 //         reserve()           the memory of the plan, locked; the heap gets its part
 //         prepare_services()  all that needs root's rights
@@ -21,12 +22,13 @@
 //       drain()             until services and peers are drained, or drain_timeout_ms are over
 //       stop()              messaging, shards, peers; then the services hear that it has stopped
 //
-// Invariants: 1. Steps are done in the order of Step, each once. (reached) After each step, by
-// is_valid(): 2. The name is locked before anything is taken under it. 3. Boot makes these once,
-// before the seal, as planned: the pool's segments, a shard for each [[shard]], a messenger or none
-// for each shard, a context for each service. 4. The runtime has carved all that it planned for
-// itself, once its groups are there. 5. The pool is sealed before a shard runs. 6. No loop runs
-// once the appliance has stopped, so none runs when the peers are closed.
+// Invariants: 1. Steps are done in the order of Step, each once; the stop may follow any step, and
+// may be repeated. (reached) After each step, by is_valid(): 2. The name is locked before anything
+// is taken under it. 3. Boot makes these once, before the seal, as planned: the pool's segments, a
+// shard for each [[shard]], a messenger or none for each shard, a context for each service. 4. The
+// runtime has carved all that it planned for itself, once its groups are there. 5. The pool is
+// sealed before a shard runs. 6. No loop runs once the appliance has stopped, so none runs when the
+// peers are closed.
 #pragma once
 
 #include <memory>
@@ -65,14 +67,15 @@ class Appliance {
   Appliance& operator=(const Appliance&) = delete;
   ~Appliance();
 
-  // Boots up to the seal and starts to serve; then returns nothing. On failure, prints every
-  // problem and returns the exit code: the largest of their kinds. Returns 0 if a signal (SIGTERM,
-  // SIGINT) stops it at any step of the boot. The destructor closes all that was opened. Threads:
-  // the main thread, once per process (the pool is not given back).
+  // Boots up to the seal and starts to serve; then returns nothing. On failure, prints the problems
+  // and returns the exit code: the largest of their kinds. Returns 0 if a signal (SIGTERM, SIGINT)
+  // stops it at any step of the boot. The destructor closes all that was opened. Threads: the main
+  // thread, once per process (the pool is not given back).
   [[nodiscard]] std::optional<int> boot();
 
-  // Waits for SIGTERM, SIGINT or SIGHUP, or for a failed join if the configuration says to stop
-  // then. Drains, and stops. Returns the signal's number, or 0 if no signal caused the stop.
+  // Waits for a signal that stops it (appliance_signals.h), or for a failed join if the
+  // configuration says to stop then. Drains, and stops. Returns the signal's number, or 0 if no
+  // signal caused the stop. Requires: boot() has returned nothing.
   int serve_until_signal();
 
   // True after the stop if the kernel still works on files: it reads or writes memory of services,
@@ -129,7 +132,7 @@ class Appliance {
   Configuration configuration_;
   Supervision supervision_;
   Step step_ = Step::kNothing;
-  NameLock name_lock_;  // first: destroyed last, after all that it protects
+  NameLock name_lock_;  // destroyed after all that it protects, so declared before it
   AppliancePlan plan_;
   PoolSealing sealing_;
   VfioPool vfio_{process_pool()};

@@ -15,8 +15,8 @@ namespace bedplate {
 using HeapParts = std::vector<std::span<const std::byte>>;
 
 // Reserves all segments of the plan in `pool`, locked, and hands the heap its segment; the boot
-// heap ends here. This is the longest step of a boot: a stop signal ends it early. Errors: memory
-// is missing, or cannot be locked; the heap's tables do not fit.
+// heap ends here. This is the longest step of a boot: a stop signal ends it early, with an error.
+// Errors: memory is missing, or cannot be locked; the heap's tables do not fit.
 Result<HeapParts> take_memory(const AppliancePlan& plan, PinnedPool& pool);
 
 }  // namespace bedplate

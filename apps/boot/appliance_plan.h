@@ -14,16 +14,16 @@ namespace bedplate {
 inline constexpr std::string_view kKeptHeap = "kept";
 
 struct StackPlan {
-  uint64_t count = 0;  // stacks of shards, messaging, peers and services
+  uint64_t count = 0;  // of shards, their file threads, messaging, peers and services
   uint64_t bytes_each = 0;
   uint64_t total_bytes() const noexcept { return count * bytes_each; }
 };
 
-// Invariants, checked by is_valid(): 1. The pool's plan is valid, and its heap is carved to the
-// byte. 2. The services are those of the configuration, in its order, each with its needs on every
-// shard. 3. The pool has every segment that services and groups name, and each is large enough. 4.
-// Each shard has a stack. 5. No two sets of counters have the same owner, name and instance; spare
-// sets have no name yet.
+// Invariants, checked by is_valid(): 1. The pool's plan is valid, it fits into [pool] bytes, and
+// its heap is carved to the byte. 2. The services are those of the configuration, in its order,
+// each with its needs on every shard. 3. The pool has every segment that services and groups name,
+// and each is large enough. 4. Each shard has a stack. 5. No two sets of counters have the same
+// owner, name and instance; spare sets have no name yet.
 struct AppliancePlan {
   PoolPlan pool;
   StackPlan stacks;                     // private locked memory beside the pool
@@ -45,7 +45,9 @@ struct AppliancePlan {
   std::string socket_users(uint32_t shard) const;
   // The runtime's sets first, then those of the services.
   std::vector<CounterSet> counters() const;
+  // The capabilities that services keep after root is given up: bit N is capability N.
   uint64_t capabilities() const noexcept;
+  // The PCI addresses of all devices that services drive by VFIO.
   std::vector<std::string> vfio_devices() const;
 };
 
@@ -54,8 +56,9 @@ struct AppliancePlan {
 inline constexpr uint64_t kMessagingThreadCount = 3;
 
 // Errors (kConfiguration): the pool is too small (the message names the owner and by how much); a
-// [[limit]] names no owner; more segments than a pool can have; two segments of one name; errors of
-// plan_messages, check_grants and services.
+// [[limit]] names no owner; more segments than a pool can have; two segments of one name; two keys
+// that take over activated sockets; errors of MessageNames::add, plan_messages, check_grants,
+// keep_from_outsiders and services.
 Result<AppliancePlan> plan_appliance(const Configuration& configuration);
 
 }  // namespace bedplate

@@ -2,8 +2,8 @@
 // and beats a pulse meanwhile, which shows that the process runs.
 //
 // hold() blocks them before any thread starts, so that all threads inherit the mask; wait() alone
-// takes them. A signal that the program itself handles or ignores is left to the program (nohup
-// makes it ignore SIGHUP). SIGTERM and SIGINT always stop the appliance.
+// takes them. hold() leaves a signal to the program if the program handles, ignores or blocks it
+// (nohup makes it ignore SIGHUP). SIGTERM and SIGINT always stop the appliance.
 //
 // Threads: main thread; pulse() may be read by any.
 #pragma once
@@ -24,7 +24,7 @@ class ApplianceSignals {
   void hold(bool is_first_process) noexcept;
   // Counts ignored signals in `counters`, which outlives the waits.
   void count_in(SignalCounters& counters) noexcept { counters_ = &counters; }
-  // Beats the pulse at least this often while it waits.
+  // Beats the pulse at least this often while it waits. Requires: `period_ns` is over 0.
   void give_pulse(uint64_t period_ns) noexcept {
     pulse_period_ns_ = period_ns;
     pulse_.set_period(period_ns);
@@ -33,7 +33,7 @@ class ApplianceSignals {
 
   // Waits for at most `wait_ns`. Returns the number of a signal that stops the appliance, or -1.
   // Other signals that would end the process without a drain are counted, and logged in the name of
-  // `appliance`. Requires: count_in() was called.
+  // `appliance`. Requires: count_in() was called; `wait_ns`, or the pulse's period, is below 1 s.
   int wait(uint64_t wait_ns, const char* appliance) noexcept;
 
  private:

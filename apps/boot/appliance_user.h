@@ -27,17 +27,20 @@ Result<std::optional<User>> find_appliance_user(const Configuration& configurati
 void look_as_appliance(const Configuration& configuration, const AppliancePlan& plan,
                        const Look& look, std::vector<Error>* problems);
 
-// Appends the problems that keep this process from becoming that user, and the user from making and
-// removing the appliance's files. Tries it, in a child process.
+// Appends the problems that keep this process from becoming that user, and those that keep the user
+// from making and removing the appliance's files. Tries it, in a child process.
 void check_appliance_user(const Configuration& configuration, const AppliancePlan& plan,
                           std::vector<Error>* problems);
 
-// With [appliance] user: makes the runtime directory if it is missing, and gives it to the user.
+// With [appliance] user: if the runtime directory is missing, makes it and gives it to the user. An
+// existing directory stays as it is. Reports no error if the directory cannot be made:
+// NameLock::take() does. Errors: it cannot be given to the user.
 Result<void> give_runtime_directory(const Configuration& configuration);
 
-// Gives up root, except for capabilities that services planned. Gives the user the files of `pool`,
-// which the appliance hands out to processes that join. Requires: check_appliance_user found no
-// problem; this is the only thread.
+// Gives up root, except for capabilities that services planned. Does nothing without [appliance]
+// user. Lifts the limit of locked memory; if the kernel refuses, the user keeps CAP_IPC_LOCK. If
+// processes may join, gives the user the files of `pool`, which the appliance hands out to them.
+// Requires: check_appliance_user found no problem; this is the only thread.
 Result<void> give_up_root(const Configuration& configuration, const AppliancePlan& plan,
                           PinnedPool& pool);
 

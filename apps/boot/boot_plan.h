@@ -1,10 +1,11 @@
 // The size of segment 0 of an appliance: it holds the memory for reading its configuration,
 // planning it and looking at the machine, before there is a heap.
 //
-// The size follows from the configuration alone, so `plan` and `run` compute the same. It grows
-// with the size of the file and with the number of objects that the file describes. The figures are
-// above measured ones; tests/system/boot_budget_test.py boots the largest configuration of each
-// kind. If they are not enough, the boot says so, with the cure.
+// `plan` and `run` compute the same size if they run the same program with the same environment
+// (boot_segment.h). It grows with the size of the file and with the number of objects that the file
+// describes. If malloc does not use the pool, segment 0 keeps its size. Each figure is above the
+// measured one; tests/system/boot_budget_test.py boots the largest configuration of each kind. If
+// the size is too small, the boot says so, with the cure.
 #pragma once
 
 #include <cstdint>

@@ -17,11 +17,11 @@ namespace bedplate {
 
 class CoreWatch {
  public:
-  // Adds a thread that is pinned to core `cpu`. `name` outlives this object. Call it before the
-  // seal: it allocates.
+  // Adds a thread that is pinned to core `cpu`. `name` and `counters` outlive this object. Call it
+  // before the seal: it allocates.
   void add(const char* name, pid_t thread, int cpu, ShardCounters& counters);
-  // Looks at all added threads. Requires: each thread exists or was joined. Threads: one. Cost: one
-  // system call for each thread.
+  // Looks at all added threads. Requires: each thread exists. Threads: one. Cost: one system call
+  // for each thread, two for a thread that was moved.
   void look() noexcept;
 
  private:

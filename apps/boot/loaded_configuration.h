@@ -50,8 +50,8 @@ class LoadedConfiguration {
   Configuration& configuration() noexcept { return configuration_; }
   const Configuration& configuration() const noexcept { return configuration_; }
 
-  // The keys of each table that the file has, in file order, including keys left at their defaults.
-  // They live as long as this object.
+  // The numeric keys of each table that the file has, in file order, including keys left at their
+  // defaults. They live as long as this object.
   std::vector<NumberKey> number_keys() const;
 
   // Runs the checks across keys with the present values and returns the errors. The caller keeps
@@ -66,17 +66,19 @@ class LoadedConfiguration {
   std::vector<ConfigurationReader::Kept> tables_;
 };
 
-// Describes the tables of services, after the runtime's. Exceptions thrown by their descriptions
-// are appended to `thrown`, as errors. Errors: a service's name is taken.
+// Describes the tables of services, after the runtime's. `file` describes a table as it is read:
+// until then `services`, `all` and `thrown` stay in place. An exception of a description is
+// appended to `thrown`, as an error. Errors: a service's name is taken, or is no valid name.
 Result<void> describe_services(std::span<Service* const> services, ConfigurationTable& file,
                                Configuration& all, std::vector<Error>* thrown);
 
 // Reads and checks the file at `path`, which may have a table for each of `services`. Stores the
-// settings of each service in the service itself, so a service is read for once. Appends every
-// problem to `problems`, in the file's order: "PATH:LINE:COLUMN: what is wrong; what was expected",
-// each of kind kConfiguration. A file that cannot be read is a problem, too: "reading the
-// configuration PATH: ...". Returns nothing if there is a problem. Threads: any, before the seal
-// (it allocates).
+// settings of each service in the service itself, so read only one configuration with the same
+// services. Appends every problem to `problems`, in the file's order: "PATH:LINE:COLUMN: what is
+// wrong; what was expected", each of kind kConfiguration. A file that cannot be read is a problem,
+// too: "reading the configuration PATH: ...". If a service's description throws, appends only these
+// exceptions, each of kind kSystem. Returns nothing if there is a problem. Threads: any, before the
+// seal (it allocates).
 std::optional<Configuration> load_configuration(const char* path,
                                                 std::span<Service* const> services,
                                                 std::vector<Error>* problems);
@@ -95,7 +97,8 @@ struct KeyDescription {
   std::string help;  // Markdown
 };
 
-// Every key, in the order of the documentation; keys of `services` last.
+// Every key, in the order of the documentation; keys of `services` last. Logs a service that cannot
+// be described, and leaves out its further keys.
 std::vector<KeyDescription> configuration_keys(std::span<Service* const> services);
 
 // The key's row in the table of docs/configuration.md, without a newline.

@@ -3,10 +3,11 @@
 //     members              a members table for each group, `members:GROUP`, and for each untrusted
 //                          process, `members:PROCESS.K`; written by the owner of the pool alone
 //     fifo:GROUP           the FIFOs of a group: what GroupLayout says
-//     heap:PROCESS.K       the heap of the K-th process of its kind
+//     heap:PROCESS.K       the heap of the K-th process of its kind, if it has one
 //     exchange:PROCESS.K   what an untrusted process shares with the owner alone: a group of two
 //
-// The pages are those of the pool, unless outsiders.h has to change them.
+// `members` has pages of 4 KiB. The other segments have the pages of the pool, unless outsiders.h
+// has to change them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 namespace bedplate {
 
 struct GroupPlan {
-  OwnerName segment;  // the group fills all of it except the last page
+  OwnerName segment;  // the group fills it, up to a part of its last page
   GroupShape shape;
 };
 
@@ -35,7 +36,8 @@ struct MessagesPlan {
   std::vector<GroupPlan> groups;  // in the order of their requests
 };
 
-// Errors (kConfiguration): a group has fewer places than its processes have members.
+// Errors (kConfiguration): a group has fewer places than its processes have members, or more than
+// kMemberCountMax.
 Result<MessagesPlan> plan_messages(const Configuration& configuration);
 
 // Errors (kConfiguration): [[process]] names a segment that is not among `segments`, or asks to

@@ -1,9 +1,10 @@
 // The appliance's part in the groups of its configuration: it makes their segments, lets processes
 // join, and is itself member 0 of each group, on its first shard.
 //
-// It has two threads: the control thread of the join server, and a thread that waits on its
-// members' bells for the shard (transport/shm/queue/bell_watch.h). Each untrusted process has a
-// group of two, with the appliance as the other member.
+// It has three threads: the control thread of the join server, a thread that closes connections for
+// it, and a thread that waits on the appliance's bells for the shard
+// (transport/shm/queue/bell_watch.h). Each untrusted process has a group of two, with the appliance
+// as the other member.
 //
 // Invariants, by is_valid() unless another function is named: 1. Groups exist only together with a
 // server, and each has counters. 2. A group's table has as many places as its segment, and the
@@ -48,8 +49,9 @@ class Messaging {
   // [[group]] nor [[process]]. Takes over `joiners`, the listening socket for processes that join
   // (openings.h). `counters`, made for `plan`, outlasts this object. `verbs`: the terms for
   // processes with verbs = true. Requires: `pool` is reserved by `plan`, which is made from
-  // `configuration`, and is not sealed; the loop does not run yet. Errors: those of the join server
-  // and of the bell watch; no such user.
+  // `configuration`, and is not sealed; the loop does not run yet; `messenger` is not nullptr if
+  // there are groups. Errors: those of the join server, of the bell watch and of ShmProvider; no
+  // such user.
   Result<void> create(const Configuration& configuration, const AppliancePlan& plan,
                       PinnedPool& pool, ShardMessenger* messenger, Doorbell& doorbell,
                       const ProcessTerms& verbs, JoinListener* joiners, CountersFile& counters);
@@ -60,7 +62,7 @@ class Messaging {
   // Tells all members that the pool is gone, and ends the threads. The loop may still run and poll.
   void stop() noexcept;
 
-  // Whether a process failed to join and the configuration says to stop then. Threads: any.
+  // Whether a trusted process failed to join and the configuration says to stop then. Threads: any.
   bool must_stop() const noexcept { return must_stop_.load(std::memory_order_acquire); }
 
   // Updates the gauges that are not written as they change: how many members are in each state.

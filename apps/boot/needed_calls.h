@@ -12,8 +12,8 @@
 
 namespace bedplate {
 
-// Tries the calls that the configuration makes the appliance use. Errors: the names of forbidden
-// calls.
+// Tries the calls that the configuration makes the appliance use. Errors: calls are forbidden; one
+// error names all of them.
 Result<void> check_calls(const Configuration& configuration, const AppliancePlan& plan) noexcept;
 
 }  // namespace bedplate

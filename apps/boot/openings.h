@@ -17,8 +17,9 @@ namespace bedplate {
 struct Openings {
   std::vector<std::vector<Listeners>> listeners;  // for each service, for each of its keys
   std::vector<OpenedFile> files;
-  std::vector<std::vector<Fd>> datagrams;  // for each service, for each datagram socket
-  JoinListener joiners;                    // if there are groups
+  // For each service, for each datagram socket; not open if the socket is on a network (a port).
+  std::vector<std::vector<Fd>> datagrams;
+  JoinListener joiners;  // open if there are groups
 };
 
 enum class OpeningPurpose {
@@ -26,8 +27,8 @@ enum class OpeningPurpose {
   kBoot,
 };
 
-// Appends an error to `problems` for each that cannot be opened. Requires: the caller holds the
-// lock on the appliance's name. Lifetime: `plan` outlives the result.
+// Appends an error to `problems` for each that cannot be opened. Requires: no other process can
+// hold the appliance's name (NameLock::is_nobody_elses). Lifetime: `plan` outlives the result.
 Openings open_all(const Configuration& configuration, const AppliancePlan& plan,
                   OpeningPurpose purpose, std::vector<Error>* problems);
 

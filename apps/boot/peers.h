@@ -1,9 +1,9 @@
-// The peers of an appliance ([verbs]), as the runtime sees them: this class opens the device,
+// The interface to the peers of an appliance ([verbs]). Its implementation opens the device,
 // registers the pool with it, opens exports (and the heap, with remote = "read"), and exchanges
 // messages with peers on one shard.
 //
-// The code is in libbedplate-verbs.a, with libibverbs and librdmacm behind it, and a program that
-// needs no peers links none of it: this base class acts as an appliance without peers. A program
+// The implementation is in libbedplate-verbs.a, which needs libibverbs and librdmacm. A program
+// without peers links none of them: this base class acts as an appliance without peers. A program
 // that links the archive asks for bedplate_peers_part (-Wl,-u, in bedplate-verbs.pc).
 #pragma once
 
@@ -40,10 +40,11 @@ class Peers {
                     std::vector<Error>* /*problems*/) {}
 
   // Carves the planned memory. If there is a device, opens it anew, with the rights that the
-  // process has by now, and adds the peers as a provider to `messenger`, which the shard's loop
-  // polls. Adds one more source to `loop`. `pool`, `loop`, `messenger` and `file` outlast close().
+  // process has by now, adds the peers as a provider to `messenger`, which the shard's loop polls,
+  // and adds one more source to `loop`. `pool`, `loop`, `messenger` and `file` outlast close().
   // Requires: open(); `pool` is reserved by the configuration's plan and not sealed; `loop` does
-  // not run yet. Errors: the device's, if it is required.
+  // not run yet; `messenger` is not nullptr if there is [verbs]. Errors: the device's, if it is
+  // required.
   virtual Result<void> create(const Configuration& /*configuration*/, PinnedPool& /*pool*/,
                               EventLoop& /*loop*/, ShardMessenger* /*messenger*/,
                               CountersFile& /*file*/) {
@@ -53,17 +54,19 @@ class Peers {
   // Dials the peers whose address is known. Threads: the shard's, before its loop runs.
   virtual void begin() noexcept {}
 
-  // Sends all accepted messages; does not wait for peers that are not connected. Threads: any.
+  // Sends all accepted messages; does not wait for peers that are not connected. is_drained() tells
+  // when it is done. Threads, of both: any.
   virtual void request_drain() noexcept {}
   virtual bool is_drained() const noexcept { return true; }
 
   // Closes the connections to peers, which notice it, and the device: nothing stays registered.
-  // Requires: the loop does not run.
+  // Requires: the loop does not run. A second call does nothing.
   virtual void close() noexcept {}
 
   // Updates the gauges that are not written as they change. Threads: one.
   virtual void refresh_counters() noexcept {}
 
+  // Whether there is a device for peers. False before create() and after close().
   virtual bool is_there() const noexcept { return false; }
   // The terms for processes with verbs = true: the device that peers are reached through.
   virtual ProcessTerms terms() const noexcept {
@@ -72,9 +75,9 @@ class Peers {
     return terms;
   }
   // The provider that sends datagrams to the same peers (VerbsProvider::send_datagram); a peer's
-  // datagrams arrive as messages. nullptr: no peers.
+  // datagrams arrive as messages. nullptr: no device, or [verbs] datagrams = 0.
   virtual VerbsProvider* datagrams() noexcept { return nullptr; }
-  // The memory of an export; empty: no export has that name.
+  // The memory of an export, even without a device; empty: no export has that name.
   virtual std::span<std::byte> exported(std::string_view /*name*/) const noexcept { return {}; }
 };
 
@@ -92,14 +95,14 @@ struct PeersPart {
   std::vector<VerbsContextPlan> (*plan_contexts)(const Configuration& configuration,
                                                  const PoolPlan& pool);
   PortsReport (*look_at_ports)();
-  // Whether there is a port to use, on `device` ("": any), number `port` (0: any).
+  // Whether there is a usable port `port` (0: any) on `device` ("": any).
   bool (*has_port)(const std::string& device, uint8_t port);
 };
 
 // nullptr: the program was linked without libbedplate-verbs.a.
 const PeersPart* peers_part() noexcept;
 
-// The peers of [verbs]; if the archive is not linked, an appliance without peers.
+// The peers of [verbs]; the base class if the archive is not linked. Never nullptr.
 std::unique_ptr<Peers> make_peers();
 
 }  // namespace bedplate

@@ -1,5 +1,5 @@
-// The needs of an appliance's peers ([verbs]). libbedplate-verbs.a tells it to the plan (peers.h):
-// the runtime reads nothing else of these tables.
+// The needs of an appliance's peers ([verbs]). libbedplate-verbs.a tells them to the plan
+// (peers.h); the runtime does not read [verbs] itself.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,10 @@ struct PeersNeeds {
   std::vector<SegmentRequest> segments;
 };
 
-// The registrations of one kind of process with the device of [verbs]. Regions: one for each
-// segment, if the device takes it whole, and one more for each segment opened to peers, which pins
-// its bytes again.
+// The registrations of one kind of process with the device of [verbs]. Each segment for the device
+// is one region, if the device takes it whole. The memory that is open to peers has further
+// regions, which pin its bytes again: each export, the shared part of the provider's memory and,
+// with remote = "read", the heap and segment 0.
 struct VerbsContextPlan {
   std::string process;  // the appliance, or a [[process]]
   uint64_t count = 1;   // how many such processes may run, each with its own context

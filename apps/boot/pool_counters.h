@@ -29,7 +29,7 @@ struct PoolCounters {
   Counter support_level;  // the bits of SupportLevel
 };
 
-// A way back: a route by which memory could leave the pool (pinned_pool/no_way_back.h).
+// A way back: a means by which memory could leave the pool (pinned_pool/no_way_back.h).
 struct WayBackCounters {
   Counter state;  // WayBackState
 };
@@ -38,7 +38,7 @@ struct WayBackCounters {
 struct SegmentCounters {
   Counter bytes;
   Counter page_bytes;
-  Counter node;
+  Counter node;  // kNoValue: any
   Counter address;
   Counter device;
   Counter inode;
@@ -49,7 +49,7 @@ struct SegmentCounters {
 
 struct OwnerCounters {
   Counter bytes;
-  Counter used_bytes;  // kNoValue for a joined process's heap: only that process knows
+  Counter used_bytes;  // kNoValue unless the heap of this process fills the owner's memory
 };
 
 struct HeapCounters {
@@ -88,13 +88,14 @@ class PoolCountersKeeper {
   // before the seal: it allocates.
   void create(CountersFile& file, const AppliancePlan& plan);
 
-  // The memory of the first owners, which the heap fills: boot, the reserve, the heap, and the
-  // parts of it that are kept for owners.
+  // Sets the memory of the first owners, which the heap fills: boot, the reserve, the heap, and the
+  // parts of it that are kept for owners. Requires: `parts` are in the order of the plan.
   void set_heap_parts(std::vector<std::span<const std::byte>> parts) noexcept;
   // Sets the counters that no longer change.
   void pool_sealed(const PinnedPool& pool, const PoolMap& map, uint32_t support_level) noexcept;
 
-  // Threads: one. Cost: a walk over the heap.
+  // Updates the gauges that are not written as they change. Threads: one. Cost: a walk over the
+  // heap.
   void refresh() noexcept;
 
  private:

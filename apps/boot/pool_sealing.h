@@ -4,9 +4,9 @@
 //     seal()              pin pages that no device has registered, lock the program, seal the pool,
 //                         install the filter of system calls, prove malloc, limit heap owners
 //     audit()             the maps of the process are those of the pool
-//     report_ways_back()  the log lists the ways back that nothing here stops
+//     report_ways_back()  the log lists the ways back that are open, and those that only libc stops
 //
-// Threads: the main thread; the shards' threads exist and wait, so no other thread allocates.
+// Threads: the main thread. The shards' threads exist, and wait.
 #pragma once
 
 #include "alloc/support_level.h"
@@ -20,8 +20,10 @@ namespace bedplate {
 
 class PoolSealing {
  public:
-  // Requires: called once; everything is carved.
+  // Requires: called once; everything is carved. Errors: the program cannot be locked; the filter
+  // cannot be installed; malloc does not use the pool, although [alloc] expect = "pool".
   Result<void> seal(const Configuration& configuration, PinnedPool& pool);
+  // Errors: the maps differ from `map`, or cannot be read.
   static Result<void> audit(const PoolMap& map) noexcept;
   static void report_ways_back(const char* appliance, const PinnedPool& pool) noexcept;
 

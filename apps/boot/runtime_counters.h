@@ -22,7 +22,7 @@
 
 namespace bedplate {
 
-// Written by the shard, except the last two, which the main thread writes (core_watch.h).
+// The shard writes all but the last two counters. The main thread writes those (core_watch.h).
 struct alignas(kCacheLineBytes) ShardCounters {
   EventLoopCounters loop;
   SocketCounters sockets;
@@ -30,9 +30,9 @@ struct alignas(kCacheLineBytes) ShardCounters {
   Counter is_off_core;
 };
 
-// A group, and the counts of the appliance's own member of it.
 inline constexpr uint32_t kMemberStateCount = 5;
 static_assert(static_cast<uint32_t>(MemberState::kQuiet) == kMemberStateCount - 1);
+// A group, and the appliance's own member of it.
 struct alignas(kCacheLineBytes) GroupCounters {
   Counter members[kMemberStateCount];        // how many are in each MemberState
   alignas(kCacheLineBytes) ShmCounters shm;  // its shard writes
@@ -59,7 +59,7 @@ struct ProcessCounters {
   Counter pid;     // of the same process
   Counter joined;  // joins
   Counter died;
-  Counter is_down;
+  Counter is_down;   // more have died than have joined since
   Counter dead_pid;  // the last one that died
 };
 enum class ProcessState : uint8_t { kAwaited, kThere, kLeft, kDied };

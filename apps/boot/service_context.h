@@ -71,9 +71,9 @@ class ServiceContext {
 
   // ---- Memory ----
 
-  // The carve that was planned as `owner`; it can be taken once: zeroed, pinned, registered with
-  // every device. Ownership: the service's, for ever. Errors: it was not planned, or was handed out
-  // before.
+  // The carve that was planned as `owner`: zeroed, pinned, and registered with every device if the
+  // segment is for devices. Call it once for each carve. Ownership: the service's, for ever.
+  // Errors: it was not planned, or was handed out before.
   Result<std::span<std::byte>> carve(const OwnerName& owner);
 
   // The container for the service's PCI devices (ServicePlan::vfio_device). In create() the service
@@ -91,12 +91,13 @@ class ServiceContext {
   // (over 0) at most in one poll. Errors: more sources than were planned.
   Result<void> add_source(uint32_t shard, PollSource& source, uint32_t budget);
 
-  // The datagram socket that was planned as `name`, not open yet, for its shard; it can be taken
-  // once. Ownership: the runtime's, for ever. Errors: it was not planned, or was handed out before.
+  // The datagram socket that was planned as `name`, not open yet, for its shard. Call it once for
+  // each socket. Ownership: the runtime's, for ever. Errors: it was not planned, or was handed out
+  // before; on a network, DatagramNetwork::make_socket's.
   Result<DatagramSocket*> datagram_socket(std::string_view name);
   // Opens the socket and joins its groups, as planned; `owner` gets the datagrams. Errors: the
-  // socket was not handed out, is planned without an address to open, or was opened before; on a
-  // network, the socket's errors.
+  // socket is not planned, was not handed out, is planned without an address to open, or was opened
+  // before; the socket's, as open_planned() says.
   Result<void> open_datagram_socket(std::string_view name, const DatagramOwner& owner);
 
   // The listening sockets that were planned under `key`, in the order of its addresses; the runtime
@@ -109,8 +110,9 @@ class ServiceContext {
 
   // ---- Counters ----
 
-  // The struct that was planned under this name, in the counters file, zeroed. Ownership: the
-  // runtime's, for as long as shards run. Errors: no struct of this name and size.
+  // The struct that was planned under this name and instance, in the counters file, zeroed by each
+  // call. Ownership: the runtime's, for as long as shards run. Errors: no struct of this name,
+  // instance and size is planned.
   template <typename Counters>
   Result<Counters*> counters(const char* name, std::string_view instance = "") {
     auto memory = counter_memory(name, instance, sizeof(Counters));
@@ -122,21 +124,22 @@ class ServiceContext {
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
                  std::string_view value) noexcept;
   // All counters of the appliance, of the runtime and of every service, as a reader of its file
-  // sees them. They may be read from the seal until Service::stopped().
+  // sees them. Any thread may read them, from the seal until Service::stopped().
   CountersView all_counters() const noexcept;
   // The drains of all services of the appliance, with their progress.
   ServiceDrains& drains() noexcept { return runtime_.drains; }
-  // Writes traces of the service's requests that end on `shard` into that shard's ring
-  // (docs/trace.md). Errors: it has planned no traces.
+  // The writer of traces of the service's requests that end on `shard`, into that shard's ring
+  // (docs/trace.md). It writes nothing if [appliance] trace_requests = 0. Errors: the service has
+  // planned no traces.
   Result<TraceWriter> trace(uint32_t shard) const;
-  // The memory of the struct that counters() returns.
+  // The memory of the struct that counters() returns, left as it is. Errors: as counters().
   Result<void*> counter_memory(std::string_view name, std::string_view instance, size_t bytes);
 
   // ---- Messages: to this shard, another one, another process, another host ----
 
-  // The messenger of `shard`; handlers are set in create(). Shards and peers can be found by their
-  // names in it at once; processes only from start() on, since none joins before. Errors: no
-  // messages are planned on this shard.
+  // The messenger of `shard`; handlers are set in create(). It finds shards and peers by their
+  // names at once; processes only from start() on, since none joins before. Errors: the service has
+  // planned no messages on this shard.
   Result<Messenger*> messenger(uint32_t shard) noexcept;
   // The number of the service's own message `name`. Errors: it is not planned.
   Result<AmId> message(std::string_view name) const;
@@ -147,7 +150,7 @@ class ServiceContext {
   // device. Threads, of this function and the next two: any, from create() on.
   bool has_peers() const noexcept;
   // The provider that sends datagrams to peers (VerbsProvider::send_datagram), on that shard;
-  // nullptr: no device.
+  // nullptr: no device, or [verbs] datagrams = 0.
   VerbsProvider* peer_datagrams() noexcept;
   // The memory of [[verbs.export]] `name`, even without a device; empty: no such export.
   std::span<std::byte> exported(std::string_view name) const noexcept;

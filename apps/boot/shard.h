@@ -30,15 +30,15 @@ namespace bedplate {
 struct ShardOptions {
   ShardSettings settings;
   EventLoopSettings event_loop;
-  uint32_t socket_count_max = 1;
-  uint32_t source_count = 1;  // the sockets included
+  uint32_t socket_count_max = 1;  // over 0
+  uint32_t source_count = 1;      // the sockets included
   uint32_t timer_count = 0;
   uint32_t watch_count = 0;
   std::string sockets_name = "the sockets";  // their name in the log when a callback stalls
   std::vector<FileOptions> files;
-  uint64_t file_patience_ns = 0;        // stop() waits this long for operations on files
-  const ProcessPulse* pulse = nullptr;  // EventLoopOptions
-  ShardCounters* counters = nullptr;
+  uint64_t file_patience_ns = 0;              // stop() waits this long for operations on files
+  const ProcessPulse* pulse = nullptr;        // EventLoopOptions
+  ShardCounters* counters = nullptr;          // required
   SourceCounters* socket_counters = nullptr;  // EventLoop::add_source; may be nullptr
   std::span<TraceRecord> trace_records;       // of its ring; empty: no ring
 };
@@ -50,13 +50,17 @@ class Shard {
   Shard& operator=(const Shard&) = delete;
   ~Shard();
 
-  // Starts the thread, pins it, makes its backend and registers the pool with it. Returns when that
-  // is done. Errors: those that the thread met.
+  // Starts the thread, pins it, makes its backend, registers the pool with it (io_uring) and opens
+  // the files. Returns when that is done. Call it once, before the seal. Errors: those that the
+  // thread met.
   Result<void> create(const ShardOptions& options);
 
-  // Makes the thread call `on_start`, then run its loop. Call it after the seal.
+  // Makes the thread call `on_start`, then run its loop. Call it once, after the seal. Requires:
+  // create() has succeeded.
   void run(std::function<void()> on_start);
-  // Stops the loop and joins the thread; does not join it if operations are left.
+  // Stops the loop and joins the thread. Waits for operations on files, up to file_patience_ns; if
+  // some are left, does not join the thread. Does nothing if no thread was started, or on a second
+  // call. Threads: not the shard's.
   void stop() noexcept;
   // True after stop() if the kernel still works on files for this shard (Files::close). The shard
   // must not be destroyed then.
@@ -64,7 +68,7 @@ class Shard {
 
   // The thread's id. After create().
   pid_t thread_id() const noexcept { return thread_id_; }
-  // Whether the thread runs, or was abandoned.
+  // True from the start of the thread, in create(), until stop().
   bool is_running() const noexcept { return is_started_; }
 
   EventLoop& loop() noexcept { return loop_; }

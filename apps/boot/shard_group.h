@@ -1,5 +1,6 @@
 // The shards of one appliance as members of a group. Their messages travel as between processes, by
-// a lane for each pair, and a doorbell wakes a sleeping shard. The members never change.
+// a lane for each pair, and a doorbell wakes a sleeping shard. Each shard that exchanges messages
+// is a member; the members never change.
 //
 //     shards   the segment: its members table, `members:shards`, and the lanes, `lanes:shards`
 //
@@ -20,7 +21,7 @@
 
 namespace bedplate {
 
-// The segment of the group; there is one if services exchange messages on two shards or more.
+// The segment of the group. The plan has it if services exchange messages on two shards or more.
 SegmentRequest plan_shard_group(const Configuration& configuration);
 
 class ShardGroup {
@@ -31,8 +32,8 @@ class ShardGroup {
 
   // Makes the group and adds its members to `messengers`, one for each shard (nullptr: the shard
   // exchanges no messages). Requires: `pool` is reserved as planned and not sealed; the loops do
-  // not run; the calling thread lives as long as the loops; `counters` was made for the plan.
-  // Errors: membarrier's.
+  // not run; the calling thread lives as long as the loops; `counters` was made for the plan; two
+  // messengers or more. Errors: OwnerLife::hold's; no random number for the group's id.
   Result<void> create(const Configuration& configuration, PinnedPool& pool,
                       std::span<const std::unique_ptr<Shard>> shards,
                       std::span<const std::unique_ptr<ShardMessenger>> messengers,

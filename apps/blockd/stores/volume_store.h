@@ -1,9 +1,9 @@
 // A volume's store: one interface to memory, files, block devices and drives.
 //
 // Operations are asynchronous, and copy nothing: the device reads and writes the caller's memory. A
-// store gets only whole blocks; StoreQueue turns other requests into whole blocks and limits the
-// number of concurrent operations. Memory is the exception: callers use its address, and begin no
-// operation on it.
+// store gets only whole blocks, except for kExtents; StoreQueue turns other requests into whole
+// blocks and limits the number of concurrent operations. Memory is the exception: callers use its
+// address, and begin no operation on it.
 #pragma once
 
 #include <atomic>
@@ -35,9 +35,10 @@ struct StoreOperation {
   uint32_t extent_count_max = 0;  // kExtents: the capacity of `memory`
   uint64_t bytes = 0;             // all but kFlush; whole blocks, except for kExtents
   uint64_t offset = 0;
-  // Called on the volume's shard, never from within begin(). `result`: negative: -errno; else the
-  // bytes read by kRead, or the number of extents of kExtents. EOPNOTSUPP: the store cannot do
-  // this, and has done nothing.
+  // Called on the volume's shard, never from within begin(). A negative `result` is -errno. For
+  // kRead it is else the number of bytes read, which is too small if the file was truncated; for
+  // kExtents the number of extents, which may end before the range does; for other actions it has
+  // no meaning. EOPNOTSUPP: the store cannot do this, and has done nothing.
   void (*completed)(void* context, int64_t result) noexcept = nullptr;
   void* context = nullptr;
 
@@ -51,7 +52,8 @@ class VolumeStore {
   VolumeStore& operator=(const VolumeStore&) = delete;
   virtual ~VolumeStore() = default;
 
-  // Threads: the volume's shard. Requires: memory() is nullptr; the range is within the store.
+  // Threads: the volume's shard. Requires: memory() is nullptr; the range is within the store;
+  // kExtents only with has_extents().
   virtual void begin(StoreOperation& operation) noexcept = 0;
 
   // Updates bytes() if the store has grown. Threads: the control thread. It never waits for the

@@ -1,7 +1,7 @@
 // Decides which writes of a volume may run at the same time.
 //
 // An unaligned write reads the blocks at its edges, and writes them back with its own bytes merged
-// in. That would undo another write to these blocks in the meantime. So a list has all writes in
+// in. That would undo another write to these blocks in the meantime. So a list keeps all writes in
 // the order of arrival. A write waits for each earlier write that shares a block with it, if either
 // of the two is unaligned. Aligned writes do not wait for one another: if a client overlaps two of
 // them, their order is undefined.
@@ -28,8 +28,9 @@ struct OrderedWrite {
 
 class WriteOrder {
  public:
-  // Returns true if the write may begin at once; else try_next() returns it once it may.
-  // Cost: none while all writes are aligned; else a walk over the writes in the list.
+  // Returns true if the write may begin at once; else a later try_next() returns it. The write
+  // stays in place until leave(). Cost: none while all writes are aligned; else a walk over the
+  // writes in the list.
   [[nodiscard]] bool enter(OrderedWrite& write) noexcept {
     BP_DCHECK(!write.has_begun && write.begin <= write.end);
     write.previous = last_;
@@ -43,6 +44,7 @@ class WriteOrder {
     return write.has_begun;
   }
 
+  // Ends a write. Others may begin then: the caller calls try_next() until it returns nullptr.
   // Requires: `write` has begun, and has not left.
   void leave(OrderedWrite& write) noexcept {
     BP_ASSERT(write.has_begun);
