@@ -1,9 +1,9 @@
 // The layout of FEC packets of SMPTE ST 2022-1 (Pro-MPEG CoP 3), and their XOR sums.
 //
-//     0   RTP header, 12 bytes; padding, extension, CC and marker: the sums of the media's
+//     0   RTP header, 12 bytes; padding, extension, CC and marker are the sums of the media's
 //     12  SNBase, 2      the first packet of the set
 //     14  length, 2      the sum of the lengths after the RTP header
-//     16  E and type, 1  1, and the sum of the payload types
+//     16  E and type, 1  E is 1; type is the sum of the payload types
 //     17  mask, 3        0
 //     20  timestamp, 4   the sum
 //     24  N D type index, 1: D is 1 for a row, the others are 0: the sum is exclusive or
@@ -29,7 +29,7 @@ inline constexpr uint8_t kFecFlags = 0x3F;  // all of RTP's first byte but the v
 // The ports of FEC, relative to the media's.
 inline constexpr uint16_t kFecColumnPort = 2;
 inline constexpr uint16_t kFecRowPort = 4;
-// The limits of the matrix (ST 2022-1, 8.1), for columns with and without rows.
+// The limits of the matrix (ST 2022-1, 8.1). They apply with row packets and without.
 inline constexpr uint32_t kFecColumnsMax = 20;
 inline constexpr uint32_t kFecRowsMax = 20;
 inline constexpr uint32_t kFecMatrixMax = 100;
@@ -46,7 +46,7 @@ struct FecPacket {
   uint8_t count = 0;
   std::span<const std::byte> sum;
 
-  // The index of `sequence` in the set; `count`: it is not in the set.
+  // Returns the index of `sequence` in the set, or `count` if it is not in the set.
   uint32_t index_of(uint16_t sequence) const noexcept {
     const auto distance = static_cast<uint16_t>(sequence - base);
     return distance % offset == 0 ? std::min<uint32_t>(distance / offset, count) : count;

@@ -1,10 +1,13 @@
-// Merges the packets of one or two legs into one ordered stream (SMPTE ST 2022-7, class by the
-// window). It keeps the first packet of each number. It waits for a missing packet at most as long
-// as the window, which has a time and a number of packets. Without a gap nothing waits.
+// Merges the packets of one or two legs into one ordered stream (SMPTE ST 2022-7; the window
+// decides the class). It keeps the first packet of each number. Without a gap nothing waits. At a
+// gap it waits until the first packet held behind the gap has waited for window_ns, or until a
+// packet comes that is window_packets or more beyond the gap's begin. A packet that comes later but
+// fills the end of the gap becomes the first one held, and the wait begins anew.
 //
-// A packet whose number is far from the present ones is held until its successor comes on the same
-// leg: two in a row mean that the sender has restarted, and numbers begin anew. For kOldNs, packets
-// with old numbers that still come by the slower leg count as late.
+// If a packet's number is far from the present ones, or known with another timestamp, the packet is
+// on probation until its successor comes on the same leg: two in a row mean that the sender has
+// restarted, and numbers begin anew. For kOldNs, packets with old numbers that still come by the
+// slower leg count as late.
 //
 // It knows packets only as the owner's item numbers, and never touches packet memory. SenderLock
 // decides which sender's packets a leg takes (sender_lock_datapath.h).
@@ -12,8 +15,8 @@
 // Invariants, which is_valid() checks: 1. Each packet held lies in [next, next + window_packets),
 // in the slot of its number, and held_count_ counts them. 2. The next packet is never held: it
 // would have been delivered. 3. There is a deadline exactly while packets are held: the arrival of
-// the first of them plus the window. 4. A leg that has begun has received a packet, and its first
-// number is not beyond its highest.
+// the first of them by number plus window_ns. 4. A leg that has begun has received a packet, and
+// its first number is not beyond its highest.
 #pragma once
 
 #include <cstddef>
@@ -25,16 +28,16 @@
 namespace bedplate::relay {
 
 enum class MergeDrop : uint8_t {
-  kDuplicate,  // it already came by the other leg, or the network duplicated it
-  kLate,       // it was already given up
-  kOutside,    // its number is far from the present ones
+  kDuplicate,  // it already came: by a leg, or from FEC
+  kLate,       // its number was given up, or is from before a restart
+  kOutside,    // no successor has confirmed its number
 };
 
 enum class MergeVerdict : uint8_t {
   kTaken,      // delivered, or held
-  kDuplicate,  // this and kLate: dropped for the MergeDrop of that name
-  kLate,
-  kOutside,  // dropped, or held until its successor confirms its number
+  kDuplicate,  // dropped: MergeDrop::kDuplicate
+  kLate,       // dropped: MergeDrop::kLate
+  kOutside,    // dropped, or on probation until its successor confirms its number
 };
 
 class MergeSink {
@@ -56,7 +59,7 @@ struct MergeOptions {
 
 struct MergePacket {
   uint32_t item = 0;
-  uint32_t leg = 0;  // kRecovered: from FEC, by no leg
+  uint32_t leg = 0;  // kRecovered: FEC has recovered it, and no leg brought it
   uint16_t sequence = 0;
   uint32_t timestamp = 0;
   uint64_t now_ns = 0;
@@ -83,22 +86,25 @@ class LegMerge {
     uint32_t timestamp = 0;
     bool is_held = false;
   };
-  // The number of slots for a window: twice its packets, to recognise packets already delivered.
+  // The number of slots for a window: a power of two, at least twice its packets, to recognise
+  // packets already delivered.
   static uint64_t slot_count(uint32_t window_packets) noexcept;
 
-  // `slots`: slot_count() of them, zeroed, which outlive this. Requires: called once.
+  // `slots`: slot_count(window_packets) of them, zeroed, which outlive this. Requires: called once;
+  // the sink outlives this.
   void create(const MergeOptions& options, std::span<Slot> slots) noexcept;
 
   // Takes the item: the sink gets it now or later.
   MergeVerdict insert(const MergePacket& packet) noexcept;
   // Gives up the missing packets whose time has passed.
   void expire(uint64_t now_ns) noexcept;
-  // Delivers all packets held, with their gaps, and begins anew with the next packet: the sender is
-  // gone.
+  // Delivers all packets held, with their gaps, and drops those on probation. Numbers begin anew
+  // with the next packet: the sender is gone.
   void restart() noexcept;
-  // The time at which expire() has work, or kNever.
+  // The time at which expire() next has work, or kNever.
   uint64_t deadline_ns() const noexcept { return deadline_ns_; }
 
+  // Without packets on probation.
   uint32_t held_count() const noexcept { return held_count_; }
   // The most packets of the window in use at once, from the first missing one to the last received
   // one; 1: all came in order.
@@ -108,7 +114,7 @@ class LegMerge {
   bool is_valid() const noexcept;
 
  private:
-  // RFC 3550, appendix A.3: expected less received.
+  // A leg has lost the expected less the received packets (RFC 3550, appendix A.3).
   struct Leg {
     bool has_begun = false;
     uint64_t first = 0;

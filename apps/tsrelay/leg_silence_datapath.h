@@ -31,7 +31,7 @@ class LegSilence {
     drops_ = drops;
     if (now_ns - dropped_ns_ >= kDroppedNs) cause_ = LegArrival::kNothing;
   }
-  // As of the last look(); kNothing: nothing was dropped.
+  // Returns the cause as of the last look(), or kNothing if nothing was dropped for kDroppedNs.
   LegArrival cause() const noexcept { return cause_; }
 
  private:

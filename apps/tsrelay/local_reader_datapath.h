@@ -1,11 +1,12 @@
-// A reader gets a stream by messages: a process, or a service on another shard (docs/tsrelay.md).
-// Each packet is lent in its receive buffer, without a copy.
+// A slot for a reader, which gets a stream by messages. A reader is a process, or a service on
+// another shard (docs/tsrelay.md). Each packet is lent in its receive buffer, without a copy.
 //
 //     question "tsrelay.read"   a byte: the message number for the packets; the stream's name
-//     packet                    8 bytes: its number in the stream, the lowest byte first; 4 bytes:
+//     packet                    8 bytes: its number since begin(), the lowest byte first; 4 bytes:
 //                               the offset of the transport stream in the loan. The loan is the
-//                               datagram.
-//     refusal                   no bytes and no loan: no such stream, or no free slot
+//                               datagram, with RTP's padding, if it has any.
+//     refusal                   no bytes and no loan: no such stream, no free slot, or the reader
+//                               may not read the buffers
 //
 // A reader that keeps kLoansMax packets gets no more until some come back. It never gets packets
 // that the ring drops meanwhile; the numbers show the gap. A reader loses its slot if it has died
@@ -13,7 +14,6 @@
 //
 // Invariants, which is_valid() checks: 1. A slot has at most kLoansMax loans, and counts them.
 // 2. It waits for loans only while some are out, and for queue space only while it has a reader.
-// 3. Packet numbers count from begin().
 #pragma once
 
 #include <cstdint>
@@ -30,11 +30,14 @@ class LocalReader final : public RingTap {
   static constexpr uint32_t kLoansMax = 32;
   static constexpr uint32_t kHeadBytes = 12;
 
-  // Before the seal. Requires: called once; all arguments outlive this.
+  // Before the seal. The readers of a stream share `counters`. Requires: called once; all arguments
+  // outlive this.
   void create(PacketRing& ring, Messenger* messenger, ReaderCounters& counters) noexcept;
 
-  // Sends the stream to `to` from now on. Requires: is_free() or is_of(to).
+  // Sends the stream to `to` from now on, in messages of number `id`. Packet numbers begin at 0.
+  // Requires: is_free() or is_of(to).
   void begin(Endpoint& to, AmId id) noexcept;
+  // Sends no more. The slot is free when all loans have come back.
   void end() noexcept;
   bool is_free() const noexcept { return to_ == nullptr && lent_count_ == 0; }
   bool is_of(const Endpoint& to) const noexcept { return to_ == &to; }

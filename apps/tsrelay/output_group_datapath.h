@@ -1,17 +1,18 @@
-// Outputs of a stream that share a socket: they have the same network and interface.
+// Outputs of a stream that share a socket, since their sockets would have equal settings
+// (groups_of() in relay_settings.h).
 //
-// Packets are sent from their receive buffers, many in a call. The packets that are ready together
-// form a block. Each output in turn gets the whole block, since packets to one address cost least
-// together (transport/udp/udp_socket.h joins them). If the socket's queue is full the group waits,
-// and the ring drops packets that are too old. If an output's address does not answer ARP, its
-// packets wait in the socket and fill its queue. Such an output moves to another socket, the
-// group's `aside`, where only outputs like it delay one another. It moves back after kAsideNs
-// without an error.
+// Packets are sent from their receive buffers, many in a call. The packets that are ready together,
+// at most kBlockMax, form a block. Each output in turn gets the whole block, since packets to one
+// address cost least together (transport/udp/udp_socket.h joins them). If the socket's queue is
+// full the group waits, and the ring drops its oldest packets when it is full. If an output's
+// address does not answer ARP, its packets wait in the socket and fill its queue. Such an output
+// moves to another socket, the group's `aside`, where only outputs like it delay one another. It
+// moves back after kAsideNs without an error.
 //
 // Invariants, which is_valid() checks: 1. Members before member_ have had the whole block, members
 // behind it none of it, and member_ the packets before number_: so next() <= number_ <= block_end_.
 // 2. Without a block, all three are the same, and member_ is 0. 3. Each packet of a block is ready.
-// 4. A group is an aside, or has one, or neither.
+// 4. A group that is an aside has no aside.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +33,7 @@ struct Output {
   bool is_muted = false;  // nothing is sent to it
   OutputCounters* counters = nullptr;
   uint64_t first_number = 0;  // it gets no packet before this one
-  uint64_t failed_ns = 0;     // the time of the last error, while it is aside
+  uint64_t failed_ns = 0;     // the time of the last error
 
   // Called between two polls. Packets that came while it was muted are never sent. `end`: the end
   // of the ring.
@@ -46,17 +47,17 @@ class OutputGroup final : public RingTap {
  public:
   static constexpr uint64_t kAsideNs = 10'000'000'000;
 
-  // Before the seal: it allocates. `aside` may be nullptr. Requires: called once; socket and ring
-  // outlive this, and outputs do not move.
+  // Before the seal: it allocates. `aside`, if not nullptr, is created, and is the aside of no
+  // other group. Requires: called once; all arguments outlive this, and outputs do not move.
   void create(PacketRing& ring, DatagramSocket& socket, OutputGroup* aside,
               uint32_t output_count_max);
-  // Called before packets come.
+  // Called before packets come, at most output_count_max times.
   void add(Output& output) noexcept {
     BP_ASSERT(members_.size() < members_.capacity() && output.counters != nullptr);
     members_.insert(members_.end(), &output);
   }
 
-  // The owner to open the group's socket with.
+  // Returns the owner for the opening of the group's socket.
   DatagramOwner owner() noexcept;
   DatagramSocket& socket() noexcept { return *socket_; }
 

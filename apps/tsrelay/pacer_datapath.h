@@ -1,10 +1,11 @@
 // Computes when each packet is to leave, so that the stream keeps the pace of its PCRs.
 //
-// A PCR is due at its distance from the first one, plus a delay that absorbs the network's jitter.
-// This mapping from PCR to time is the line. A packet between two PCRs is due by its byte position,
-// at the rate of the last two PCRs. The sender's clock drifts against ours: each PCR moves the line
-// by a 256th of its own deviation, so that the delay neither grows nor shrinks over time. A line
-// ends a second after its last PCR: then each packet only waits for the delay.
+// The first PCR is due a delay after its arrival; the delay absorbs the network's jitter. Each
+// later PCR is due at its distance from the first one. This mapping from PCR to time is the line. A
+// packet between two PCRs is due by its byte position, at the rate of the last two PCRs. The
+// sender's clock drifts against ours: each PCR moves the line by a 256th of its own deviation, so
+// that the delay neither grows nor shrinks over time. A line ends a second after its last PCR: then
+// each packet only waits for the delay.
 //
 // Invariants, which is_valid() checks: 1. No packet is due before its predecessor. 2. A rate comes
 // from two PCRs of one line, at most a second apart.
@@ -18,16 +19,15 @@ namespace bedplate::relay {
 
 class Pacer {
  public:
-  // `delay_ns`: the delay of a packet that arrives right on time; over 0.
+  // `delay_ns`: the delay of a packet that arrives right on time. due_ns() requires one over 0.
   explicit Pacer(uint64_t delay_ns = 0) noexcept : delay_ns_(delay_ns) {}
 
-  // Returns the time at which the next packet is due. `now_ns`: its arrival; `bytes`: of payload;
-  // `clock`: its PCR.
+  // Returns the time at which the next packet is due. `clock`: its PCR, as TsInspector::inspect()
+  // returned it; `bytes`: of its payload; `now_ns`: its arrival.
   uint64_t due_ns(const TsClock& clock, uint32_t bytes, uint64_t now_ns) noexcept;
   // Ends the line: the next packets are from another sender.
   void forget() noexcept { end_line(); }
-  // The number of lines begun: one at the first PCR, and one each time that a line could not be
-  // kept.
+  // The number of lines begun: at the first PCR, and at each PCR that does not continue a line.
   uint64_t restart_count() const noexcept { return restart_count_; }
   bool is_valid() const noexcept {
     if (rate_bytes_ > 0 && (!has_line_ || rate_ticks_ == 0)) return false;

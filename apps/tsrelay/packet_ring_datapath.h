@@ -1,9 +1,10 @@
 // A ring of the packets that leave a stream, in order. Taps take packets from it, each at its own
-// pace. A packet stays until every tap has passed it. If the ring is full it drops the oldest
-// packet, and tells the taps that have not had it.
+// pace. A packet stays until every tap has passed it. If the ring is full and its oldest packet
+// only waits for its due time, the packet leaves early. Otherwise the ring drops its oldest packet,
+// and tells the taps that have not had it.
 //
-// Invariants, which is_valid() checks: 1. begin <= each tap <= ready end <= end. 2. The number of
-// packets is at most the number of slots.
+// Invariants, which is_valid() checks: 1. begin <= ready end <= end, and begin <= each tap <= end.
+// 2. The number of packets is at most the number of slots.
 #pragma once
 
 #include <algorithm>
@@ -23,9 +24,9 @@ class RingTap {
   virtual ~RingTap() = default;
   // Takes as many packets as it can. Returns how many packets it has passed.
   virtual uint32_t pump(uint64_t now_ns) noexcept = 0;
-  // The ring drops the packet at next(), which the tap has not had.
+  // The ring drops the packet at next(), which the tap has not passed.
   virtual void missed(const Packet& packet) noexcept = 0;
-  // Whether it has released all packets that it took.
+  // Whether a drain need not wait for packets that it took. Loans to readers do not delay a drain.
   virtual bool is_idle() const noexcept { return true; }
 
   uint64_t next() const noexcept { return next_; }
@@ -40,10 +41,10 @@ enum PacketStation : uint32_t {
   kArrived,
   kOrdered,  // it is in order: the packets before it have come, or are given up
   kDue,      // only if the stream is paced
-  kTaken,    // taken by all outputs; not passed if an output missed the packet
+  kTaken,    // all taps have passed it; not passed if a tap missed the packet
 };
 inline constexpr const char* kPacketStations = "arrived|ordered|due|taken";
-inline constexpr const char* kPacketKinds = "received|recovered";  // the latter: from FEC
+inline constexpr const char* kPacketKinds = "received|recovered";  // recovered: by FEC
 
 struct PacketTrace {
   TraceWriter writer;  // of the shard's ring
@@ -52,7 +53,8 @@ struct PacketTrace {
 
 class PacketRing {
  public:
-  // Before the seal: it allocates. Requires: `indices` is a power of two, and outlives this.
+  // Before the seal: it allocates. Requires: called once; the size of `indices` is a power of two;
+  // `table` and `indices` outlive this.
   void create(PacketTable& table, std::span<uint32_t> indices, uint32_t tap_count_max,
               const PacketTrace& trace = {}) {
     BP_ASSERT(table_ == nullptr && std::has_single_bit(indices.size()));
@@ -61,14 +63,16 @@ class PacketRing {
     trace_ = trace;
     taps_.reserve(tap_count_max);
   }
-  // The tap gets the packets that come from now on. Requires: a free slot for it.
+  // The tap gets the packets that come from now on. Requires: it is one of tap_count_max, and
+  // outlives this.
   void add_tap(RingTap& tap) noexcept {
     BP_ASSERT(taps_.size() < taps_.capacity());
     tap.next_ = end_;
     taps_.insert(taps_.end(), &tap);
   }
 
-  // Takes over the caller's reference. The packet is ready at its due_ns, in the order of the ring.
+  // Takes over the caller's reference. The packet is ready at its due_ns, but not before the
+  // packets in front of it. If the ring is full, makes room first.
   void push(uint32_t index, uint64_t now_ns) noexcept {
     if (end_ - begin_ == indices_.size()) make_room(now_ns);
     BP_ASSERT(end_ - begin_ < indices_.size());
@@ -79,22 +83,22 @@ class PacketRing {
     BP_DCHECK_SLOW(is_valid());
   }
   // Makes due packets ready, lets the taps take them, and releases packets that all taps have
-  // passed. Returns how many packets the taps have passed.
+  // passed. Returns the sum of the packets that each tap has passed.
   uint32_t pump(uint64_t now_ns) noexcept {
     BP_KEEPS_VALID(*this);
     while (ready_end_ < end_ && at(ready_end_).due_ns <= now_ns) ++ready_end_;
     return pump_taps(now_ns);
   }
-  // Makes all packets ready, whatever their due time.
+  // Makes all packets in the ring ready, whatever their due time.
   void hurry() noexcept { ready_end_ = end_; }
-  // The time at which pump() next makes a packet ready; ~0: no packet waits for its time.
+  // The time at which pump() next makes a packet ready, or ~0 if no packet waits for its time.
   uint64_t due_ns() const noexcept {
     return ready_end_ < end_ ? at(ready_end_).due_ns : ~uint64_t{0};
   }
 
   uint64_t ready_end() const noexcept { return ready_end_; }
   uint64_t end() const noexcept { return end_; }
-  // Whether all taps have taken all packets, and released them.
+  // Whether all taps have passed all packets, and each is_idle().
   bool is_drained() const noexcept {
     return begin_ == end_ &&
            std::all_of(taps_.begin(), taps_.end(), [](const RingTap* t) { return t->is_idle(); });

@@ -32,15 +32,15 @@ struct Packet {
   uint32_t payload_bytes = 0;  // the transport stream, after rtp.header_bytes
   RtpPacket rtp;               // without RTP, header_bytes is 0
   PacketKind kind = PacketKind::kMedia;
-  bool has_added_rtp =
-      false;  // a header of kRtpHeaderBytes lies before `bytes`, for outputs that want it
+  // A header of kRtpHeaderBytes lies before `bytes`, for outputs that want it.
+  bool has_added_rtp = false;
   DatagramSocket* socket = nullptr;  // the owner of its buffer; nullptr: the stream
   uint32_t references = 0;
   uint32_t next_free = 0;
   uint64_t arrived_ns = 0;   // by the loop's clock
-  uint64_t received_ns = 0;  // by the socket; 0: unknown
+  uint64_t received_ns = 0;  // by the socket (CLOCK_REALTIME); 0: unknown
   uint64_t ordered_ns = 0;   // the time at which it entered the ring
-  uint64_t due_ns = 0;
+  uint64_t due_ns = 0;       // the time at which it may leave; 0: it need not wait
   DatagramAddress from;
   uint8_t leg = 0;
   bool is_truncated = false;  // the datagram was longer than the buffer
@@ -55,7 +55,8 @@ class PacketTable {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
 
-  // `packets` outlive this; `pool` may be nullptr if the stream has no buffers of its own.
+  // `pool` may be nullptr if the stream has no buffers of its own. Requires: called once; `packets`
+  // and `pool` outlive this.
   void create(std::span<Packet> packets, BufferPool* pool) noexcept {
     BP_ASSERT(packets_.empty() && packets.size() < kNone);
     packets_ = packets;
@@ -65,7 +66,7 @@ class PacketTable {
     }
     first_free_ = packets.empty() ? kNone : 0;
   }
-  // Takes a free packet, with one reference for the caller; kNone: none is free.
+  // Returns a free packet with one reference, the caller's, or kNone if none is free.
   uint32_t take() noexcept {
     const uint32_t index = first_free_;
     if (index == kNone) return kNone;
@@ -76,10 +77,12 @@ class PacketTable {
     ++used_count_;
     return index;
   }
+  // Adds a reference. Requires: the packet has one.
   void hold(uint32_t index) noexcept {
     BP_DCHECK(packets_[index].references > 0);
     ++packets_[index].references;
   }
+  // Removes a reference. With the last one the packet is free, and its buffer returns.
   void let_go(uint32_t index) noexcept {
     Packet& packet = packets_[index];
     BP_ASSERT(packet.references > 0);

@@ -1,5 +1,5 @@
 // Program specific information of a transport stream (ISO/IEC 13818-1, 2.4.4): reassembles sections
-// from packets, and parses PAT and PMT sections.
+// from packets, and parses the heads of PAT and PMT sections. TsTables reads their bodies.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,8 @@ class SectionReader {
   void restart() noexcept { is_open_ = false; }
 
  private:
-  // Takes bytes of the open section off the front. Returns true if the section is complete.
+  // Takes bytes of the open section off the front. Returns true if the section is complete. Drops a
+  // section that is longer than kSectionBytesMax.
   bool take(std::span<const std::byte>* payload) noexcept;
   void open() noexcept {
     is_open_ = true;
@@ -64,13 +65,14 @@ struct SectionHead {
   uint8_t table = 0;
   uint16_t number = 0;  // transport_stream_id of a PAT, program_number of a PMT
   uint8_t version = 0;
-  bool is_current = false;  // else it announces the next version
+  bool is_current = false;  // false: it announces the next version
   uint8_t section = 0;      // its number in the table; the last is last_section
   uint8_t last_section = 0;
   uint32_t crc = 0;
   std::span<const std::byte> body;  // between the head and the CRC
 };
-// Returns false if it is not such a section, or its CRC is wrong (then *is_broken is set).
+// Returns false if it is not such a section, or its CRC is wrong. Sets *is_broken: whether the CRC
+// is wrong.
 bool parse_section(std::span<const std::byte> section, SectionHead* head, bool* is_broken) noexcept;
 
 // Whether packets of an elementary stream must arrive continuously: video and audio. All other

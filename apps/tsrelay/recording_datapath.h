@@ -10,6 +10,9 @@
 //                       no file can be emptied                     count the packet as dropped
 //                       otherwise                                  leave it in the ring
 //
+// A packet with a bad sync byte is not written, and counts as foreign. A packet that is longer than
+// a file may be is dropped.
+//
 // Invariants, which is_valid() checks: 1. Each write is free or in flight. writing_count_ counts
 // the writes in flight; it is the sum of the files' counts. 2. Exactly one file is the present one
 // (state kWritten). 3. No write to an empty file is in flight.
@@ -42,14 +45,16 @@ class Recording final : public RingTap {
   static constexpr uint32_t kWritesMax = 64;  // in flight at once
 
   // Before the seal: it allocates. Continues after the last whole packet of the youngest file.
-  // Requires: `files` are those of `names`; a rotation has several; all arguments outlive this.
+  // Requires: called once; `files` are those of `names`; there are several if it rotates; the ring,
+  // the files and all that the options point to outlive this.
   // Errors (kSystem): a file cannot be examined.
   Result<void> create(PacketRing& ring, const std::vector<File*>& files,
                       const RecordingOptions& options);
-  // Empties the next file. Threads: one, from the seal on.
+  // Empties the next file, unless it is empty or writes to it are in flight. Threads: one, from the
+  // seal on.
   void prepare() noexcept;
 
-  // Updates the counter that tells if the next file is empty.
+  // Updates the counters is_next_ready and is_stuck. Threads: the shard's.
   void tell() noexcept;
 
   uint32_t pump(uint64_t now_ns) noexcept override;
@@ -60,7 +65,7 @@ class Recording final : public RingTap {
 
  private:
   // The thread changes kFull to kEmpty or kGivenUp; the shard makes all other changes. kGivenUp:
-  // the file was moved away.
+  // the file was moved away or removed.
   enum State : uint32_t { kFull, kEmpty, kWritten, kGivenUp };
   enum class Room { kIsThere, kWillBe, kIsNot };
 
@@ -78,13 +83,14 @@ class Recording final : public RingTap {
     Write* next_free = nullptr;
   };
 
-  // The next file after `current` that is not given up; nullptr: none.
+  // Returns the next file after `current` that is not given up, or nullptr if there is none.
   Target* next_target(size_t current) noexcept;
   Room room_for(uint32_t bytes, uint64_t now_ns) noexcept;
   void go_on_with(Target& next, uint64_t now_ns) noexcept;
   void written(Write& write, int64_t result) noexcept;
   bool try_prepare(Target& next) noexcept;
-  // Logs that no next file is available. `why`: the cause; nullptr: one is available again.
+  // Logs that no next file is available, because of `why`; with nullptr, that one is available
+  // again.
   void say_stuck(const Error* why) noexcept;
 
   PacketRing* ring_ = nullptr;

@@ -1,8 +1,9 @@
 // The files of a recording: their names, and which of them may be emptied.
 //
 // A recording in one file has the name PATH. With several files each has a number appended:
-// PATH.000012. A new file gets the number after the last one, so the names are in the order of
-// recording, independent of any clock. The next file exists beforehand, empty.
+// PATH.000012. A new file gets the number after the last one, or the next one whose name is free.
+// So the names are in the order of recording, independent of any clock. The next file exists
+// beforehand, empty.
 //
 // A file is emptied only if its name still refers to it. A file that was moved away or removed no
 // longer belongs to the recording.
@@ -19,7 +20,7 @@
 namespace bedplate::relay {
 
 // Checks that the file `fd` is empty, or begins and ends as a transport stream; holes are allowed.
-// Errors: the system's answer; the caller adds the cure.
+// Errors: the file cannot be examined, is a device, or has other content. The caller adds the cure.
 Result<void> check_is_recording(int fd) noexcept;
 
 // Threads: the main thread before the seal, then only the recordings' thread.
@@ -33,15 +34,15 @@ class RecordingFiles {
   // The keeper of file `index` for its plan, in the order of file numbers. path() of the first
   // keeper searches for existing files.
   FileKeeper& keeper(uint32_t index) noexcept { return keepers_[index]; }
-  // The file's name; before that search, its name if no file existed.
+  // The file's name. Before that search it is the name that the file gets if none exists.
   const std::string& name(uint32_t index) const noexcept { return names_[index]; }
   uint64_t number(uint32_t index) const noexcept { return numbers_[index]; }
 
   // Whether its name still refers to the file open as `fd`.
   bool is_still_there(uint32_t index, int fd) const noexcept;
-  // Empties the file and gives it the number after the last one. It does not allocate.
-  // Requires: is_still_there(). Errors: the file is unchanged, or empty under its old name; a retry
-  // completes it.
+  // Empties the file and renames it: it gets a number after the last one. It does not allocate.
+  // Requires: is_still_there(), and several files. Errors: the file is unchanged, or empty under
+  // its old name; a retry completes it.
   Result<void> begin_anew(uint32_t index, int fd) noexcept;
 
  private:

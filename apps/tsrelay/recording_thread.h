@@ -1,7 +1,8 @@
 // Empties the next files of recordings on a thread of its own: it may take long, and neither a
 // shard nor the control thread may wait for it.
 //
-// It sleeps until a recording rings its bell, after the shard has begun to write the empty file.
+// It sleeps until its bell rings. A recording rings it when it begins to write the empty file, and
+// when the last write to a full file has ended. The service's tick rings it to retry failed files.
 #pragma once
 
 #include <atomic>
@@ -23,7 +24,8 @@ class RecordingThread {
 
   // Called before recordings are made, since they use its bell. Errors: no descriptor is left.
   Result<void> create() noexcept { return bell_.create(); }
-  // Requires: created; the recordings outlive stop(). Errors: no memory for its stack, no thread.
+  // Requires: created; this and the recordings outlive the thread. Errors: no memory for its stack,
+  // no thread.
   Result<void> start(std::vector<Recording*> recordings);
   // Allows the thread to empty files: the boot cannot fail any more. Threads: any.
   void begin() noexcept {

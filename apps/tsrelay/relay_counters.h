@@ -1,5 +1,5 @@
-// The relay's counters by stream, leg, and output. The stream's shard writes them; `bedplate stats`
-// reads them.
+// The relay's counters by stream, leg, output and recording, and of a stream's readers. The
+// stream's shard writes them; `bedplate stats` reads them.
 #pragma once
 
 #include <cstdint>
@@ -150,7 +150,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
           "readers that are not needed");
 }
 
-// The state of a leg's reception: packets arrive, or the reason why none do.
+// The state of a leg's reception: packets are accepted, or the reason why none are.
 enum class LegArrival : uint8_t {
   kPackets,
   kNothing,

@@ -1,7 +1,7 @@
 // tsrelay: a relay for transport streams, as a service of the runtime.
 //
 // Read on: a stream and the path of its packets (relay_stream_datapath.h), its outputs
-// (output_group_datapath.h, recording_datapath.h, local_reader_datapath.h). docs/tsrelay.md.
+// (output_group_datapath.h, recording_datapath.h, local_reader_datapath.h), and docs/tsrelay.md.
 #pragma once
 
 #include <memory>
@@ -43,7 +43,7 @@ class RelayService final : public Service {
     explicit Instance(const RelayStreamSettings& its) noexcept : settings(its) {}
 
     const RelayStreamSettings& settings;
-    std::vector<std::string> output_names;  // the names of their counters
+    std::vector<std::string> output_names;  // instance_of() without the stream's name
     EventLoop* loop = nullptr;
     relay::RelayStream stream;
     std::vector<DatagramSocket*> sockets;  // all of them

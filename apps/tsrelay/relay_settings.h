@@ -69,13 +69,15 @@ struct RelayStreamSettings {
   uint32_t leg_buffer_bytes() const noexcept;
   // The number of files of all its recordings.
   uint64_t recording_file_count() const noexcept;
-  // The most packets that an output may lag behind.
+  // The most packets that an output may lag behind: queue_packets, rounded up to a power of two.
   uint32_t ring_slots() const noexcept;
-  // The buffers of each leg's socket: enough for all components that hold packets at the same time.
+  // The number of buffers of each leg's socket: enough for all components that hold packets at the
+  // same time.
   uint32_t leg_buffers() const noexcept;
-  // The buffers of each socket for FEC.
+  // The number of buffers of each socket for FEC.
   uint32_t fec_buffers() const noexcept;
-  // The stream's own buffers, for generated FEC packets and recovered packets. 0: no FEC.
+  // The number of the stream's own buffers, for generated FEC packets and recovered packets. It is
+  // 0 without FEC.
   uint32_t own_buffers() const noexcept;
   // The most packets at once: one for each buffer, of the stream and of all its sockets.
   uint32_t packet_count() const noexcept;
@@ -99,7 +101,7 @@ struct RelayGroup {
 
 // Groups outputs whose sockets would have equal settings. Requires: check() has passed.
 std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings);
-// The name of an output's counters.
+// The name of an output's counters: STREAM/NAME.
 std::string instance_of(const RelayStreamSettings& stream, uint32_t output);
 // The error for an output to a broadcast address without broadcast = true.
 Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output);

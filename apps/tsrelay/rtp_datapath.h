@@ -59,7 +59,7 @@ constexpr uint32_t rtp_clock(uint64_t ns) noexcept {
 // Interarrival jitter, RFC 3550 section 6.4.1 and appendix A.8.
 class JitterMeter {
  public:
-  // `arrival_ns`: any steady clock.
+  // `arrival_ns`: by any one clock. Ignores a jump of a second or more.
   void add(uint32_t timestamp, uint64_t arrival_ns) noexcept;
   // Forgets earlier packets: they belong to another stream or another clock.
   void restart() noexcept { is_running_ = false; }

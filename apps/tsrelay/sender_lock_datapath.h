@@ -30,7 +30,7 @@ struct Sender {
 
 enum class SenderVerdict : uint8_t {
   kSame,
-  kNew,      // the first sender, or the successor of a silent one
+  kNew,      // it gets the leg: no other sender is alive
   kForeign,  // another sender has the leg
 };
 
@@ -38,6 +38,7 @@ class SenderLock {
  public:
   explicit SenderLock(uint64_t silence_ns = 0) noexcept : silence_ns_(silence_ns) {}
 
+  // Judges a packet of `sender`. Gives the leg to it unless another sender is alive.
   SenderVerdict judge(const Sender& sender, uint64_t now_ns) noexcept {
     if (has_sender_ && sender == sender_) {
       heard_ns_ = now_ns;
@@ -59,7 +60,8 @@ class SenderLock {
   bool has_address(const DatagramAddress& from) const noexcept {
     return has_sender_ && sender_.has_address(from);
   }
-  // Whether no sender was heard for silence_ns_; at first the time runs from the first call.
+  // Whether no sender was heard for silence_ns_. Before the first sender, the time runs from the
+  // first call.
   bool is_silent(uint64_t now_ns) noexcept {
     if (heard_ns_ == 0) heard_ns_ = now_ns;
     return now_ns >= heard_ns_ + silence_ns_;
@@ -80,13 +82,14 @@ enum class SuccessorVerdict : uint8_t {
 };
 
 // Distinguishes a restarted sender from two senders that share an address and a port (NAT, or a
-// common address of an encoder and its spare). Two packets in a row with a new SSRC are accepted,
-// if the old SSRC brings nothing new between them. So a stray packet does not take the leg, nor do
-// two senders whose packets alternate.
+// common address of an encoder and its spare). Two packets of a new SSRC are accepted if they have
+// consecutive numbers and come on one leg, and the old SSRC brings nothing new between them. So a
+// stray packet does not take the leg, and two senders whose packets alternate do not take it
+// either.
 //
-// If an SSRC that was just given up comes back, there are two senders after all, which send in
-// turns. The SSRC that comes back gets the leg, as it was the first. From then on only silence
-// gives the leg to another, until no second SSRC has come for silence_ns.
+// If an SSRC comes back within silence_ns after it was given up, there are two senders after all,
+// which send in turns. The SSRC that comes back gets the leg, as it was the first. From then on
+// only silence gives the leg to another, until no second SSRC has come for silence_ns.
 class Successor {
  public:
   explicit Successor(uint64_t silence_ns = 0) noexcept : silence_ns_(silence_ns) {}
@@ -114,7 +117,8 @@ class Successor {
     given_up_[given_up_count_++ % kGivenUpMax] = {present, now_ns + silence_ns_};
     return SuccessorVerdict::kBelieved;
   }
-  // The sender that has the leg has sent something new.
+  // Forgets the packet that waits: the sender of the leg has sent something new, or the packet has
+  // waited too long.
   void deny() noexcept { is_waiting_ = false; }
 
  private:

@@ -33,8 +33,8 @@ struct TsReport : TsTableReport {
   uint64_t transport_errors = 0;     // 2.1
   uint64_t pcr_discontinuities = 0;  // 2.3b: more than 100 ms apart, unannounced
   uint64_t pcr_interval_max_ns = 0;  // 2.3a: at most 40 ms (ISO: 100 ms)
-  uint64_t pcr_accuracy_max_ns = 0;  // 2.4: distance from the line through its neighbours; at most
-                                     // 500 ns
+  // 2.4: the distance of a PCR from the one expected at the rate of the two before; at most 500 ns.
+  uint64_t pcr_accuracy_max_ns = 0;
   uint64_t pcrs = 0;
   uint64_t bits_per_second = 0;  // from the last PCRs; 0: unknown, or PCRs have stopped
   uint64_t null_packets = 0;
@@ -56,13 +56,14 @@ class TsInspector {
   TsInspector() noexcept = default;
   TsInspector(const TsInspector&) = delete;  // its tables refer to it
 
-  // `now_ns`: the payload's arrival, in monotonic time. Returns the clock for the pacer. Bytes
-  // after the last whole packet are ignored.
+  // `now_ns`: the present monotonic time, which does not go back. Returns the clock for the pacer.
+  // Ignores bytes after the last whole packet.
   TsClock inspect(std::span<const std::byte> payload, uint64_t now_ns) noexcept;
-  // Counts missing tables, PIDs and clocks. Called periodically; inspect() does it, too.
+  // Counts missing tables and PIDs. Forgets silent clocks that no PMT names, and the bit rate if
+  // PCRs have stopped. Called periodically; inspect() does it, too.
   void look_for_missing(uint64_t now_ns) noexcept;
-  // Packets were lost before the next one. Other counters count the loss. So the continuity
-  // counters and PCR distances restart after the gap.
+  // Does not count a gap before the next packet as an error: continuity counters and PCR distances
+  // begin anew after it. Called when the sender's numbers begin anew.
   void forgive_gap() noexcept { ++gap_; }
   // Forgets the state of the stream: the next packets are from another sender. The counts continue.
   void forget() noexcept;
@@ -86,7 +87,7 @@ class TsInspector {
   static constexpr uint32_t kSyncFound = 5;  // good sync bytes in a row
   static constexpr uint8_t kNone = 0xFF;
 
-  // One for each PID; memory of unused PIDs is never touched.
+  // One for each PID. Between resets, only entries of PIDs in use are touched.
   struct Pid {
     uint8_t counter = kNone;  // kNone: no packet has come
     bool is_repeated = false;

@@ -39,8 +39,9 @@ struct TsPacket {
   uint64_t pcr = 0;  // in ticks of kPcrHz
 };
 
-// Parses a packet. Requires: kTsPacketBytes. Returns false if it is malformed: no sync byte, or an
-// adaptation field that is longer than the packet.
+// Parses a packet. Requires: `bytes` has kTsPacketBytes. Returns false if it is malformed: it has
+// no sync byte, or its adaptation field does not fit into it, or is too short for its PCR. A
+// malformed PCR may be up to 211 ticks beyond kPcrModulus.
 constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   if (load_u8(bytes) != kTsSync) return false;
   const uint16_t second = load_u16(bytes + 1);
@@ -72,12 +73,12 @@ constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   return true;
 }
 
-// The distance from `from` to `to`, both below kPcrModulus: 0 up to the modulus.
+// The distance from `from` to `to`. If both are below kPcrModulus, so is the distance.
 constexpr uint64_t pcr_distance(uint64_t from, uint64_t to) noexcept {
   return to >= from ? to - from : to + kPcrModulus - from;
 }
 
-// Converts ticks of kPcrHz to nanoseconds. Requires: below 2^54, a few years.
+// Converts ticks of kPcrHz to nanoseconds. Requires: below 2^54 ticks, which are 21 years.
 constexpr uint64_t pcr_ns(uint64_t ticks) noexcept {
   return ticks / 27 * 1000 + ticks % 27 * 1000 / 27;
 }

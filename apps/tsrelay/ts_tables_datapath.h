@@ -2,19 +2,21 @@
 // programs of the PAT (ISO/IEC 13818-1, 2.4.4), and the PIDs of each PMT.
 //
 //     a section of the PAT  lists programs that are on air from now on. Programs that no section
-//                           of this version lists are forgotten once all its sections have come.
+//                           of this version lists are forgotten once all its sections have come,
+//                           or after kListedNsMax.
 //     a section of a PMT    names all PIDs of its program. A PMT with the CRC of its predecessor
 //                           is skipped.
 //     look_for_missing()    counts missing tables, and missing PIDs of video and audio
 //                           (is_continuous()).
-//     forget()              another sender has the stream.
+//     forget()              forgets all: another sender has the stream.
 //
-// So it holds only programs and PIDs on air, not all of the past. Tables are of fixed sizes: if a
-// stream has more programs than kProgramsMax, or these more PIDs than kPidsMax, the rest are not
-// monitored until others end.
+// So it holds only programs and PIDs on air, not all of the past. Tables are of fixed sizes. If a
+// stream has more programs than kProgramsMax, or its programs have more PIDs than kPidsMax, the
+// rest are not monitored until others end.
 //
-// Invariants, which is_valid() checks: 1. Each used program can be found by the PID of its PMT.
-// 2. Each named PID has its index in named_. 3. Each entry of named_ has a program that is used.
+// Invariants, which is_valid() checks: 1. Each used program can be found by the PID of its PMT, and
+// the report counts them. 2. Each PID in named_ has its index in entries_. 3. Each entry of named_
+// has a program, and all its programs are used.
 #pragma once
 
 #include <bitset>
@@ -48,13 +50,13 @@ class TsTables {
   TsTables(TsTableReport& report, TsInspector& inspector) noexcept
       : report_(&report), inspector_(&inspector) {}
 
-  // The stream has begun: from now on missing tables are counted.
+  // Begins to count missing tables, at the first call after creation or forget().
   void begin(uint64_t now_ns) noexcept {
     if (has_begun_) return;
     has_begun_ = true;
     looked_ns_ = pat_seen_ns_ = now_ns;
   }
-  // A packet of this PID has come. Called for each packet except null packets and bad ones.
+  // Notes a packet of this PID. Called for each packet except null packets and bad ones.
   void seen(uint16_t pid, uint64_t now_ns) noexcept {
     const uint16_t named = entries_[pid].named;
     if (named == 0) return;
@@ -65,7 +67,7 @@ class TsTables {
   bool is_table(uint16_t pid) const noexcept {
     return pid == kPatPid || entries_[pid].program != kNone;
   }
-  // Reads a packet's payload. Requires, as count_scrambled(): is_table(pid).
+  // Reads a packet's payload. Requires: is_table(pid); so does count_scrambled().
   void add(uint16_t pid, std::span<const std::byte> payload, bool begins_unit,
            uint64_t now_ns) noexcept;
   void count_scrambled(uint16_t pid) noexcept {
@@ -76,10 +78,12 @@ class TsTables {
     if (pid == kPatPid) pat_reader_.restart();
     if (entries_[pid].program != kNone) programs_[entries_[pid].program].reader.restart();
   }
+  // Does nothing within kLookNs after the last look.
   void look_for_missing(uint64_t now_ns) noexcept;
   void forget() noexcept;
 
-  // The rank in the PAT of the first program whose clock is on this PID; kNoRank: none.
+  // Returns the rank in the PAT of the first program whose clock is on this PID, or kNoRank if
+  // there is none.
   uint32_t clock_rank(uint16_t pid) const noexcept;
   bool is_named(uint16_t pid) const noexcept { return entries_[pid].named != 0; }
   bool must_come(uint16_t pid) const noexcept {
@@ -96,9 +100,9 @@ class TsTables {
   static constexpr uint8_t kNone = 0xFF;
   static_assert(kProgramsMax <= 32, "a set of programs is a word");
 
-  // One for each PID; memory of unused PIDs is never touched.
+  // One for each PID. Between resets, only entries of PIDs in use are touched.
   struct PidEntry {
-    uint8_t program = kNone;  // the owner of the reader for this PID's sections, of any program
+    uint8_t program = kNone;  // its reader reads this PID, for all programs with a PMT on it
     uint16_t named = 0;       // 1 + its index in named_; 0: none
   };
   struct Program {
