@@ -2,20 +2,21 @@
 //
 // The user begins without TLS, on its own StreamSocket. open() takes the descriptor over; from then
 // on receive() and send() replace those of StreamSockets, on the same operations of the same
-// StreamSocket. They complete alike, but the bytes in the user's memory are plain text. The first
-// receive includes the handshake. So a connection without TLS pays nothing, and one class serves
-// both.
+// StreamSocket. They complete alike, but the bytes in the user's memory are plain text. So a
+// connection without TLS pays nothing, and the user's code serves both. The first receive includes
+// the handshake; sends wait for its end.
 //
 // Nothing completes from within receive(), send() or abort(): they request run(), by `wake`.
-// Received bytes lie in one planned buffer, bytes to send in another. The stream reads only when
-// its user does, so a peer that sends more than is wanted must wait.
+// Received bytes lie in one planned buffer, bytes to send in another. The stream reads only while
+// its user receives, or while a send needs input for a change of keys. So a peer that sends more
+// must wait.
 //
 // Invariants, which is_valid() looks at around each call: 1. The socket receives into the input
-// only when that is used up. 2. The bytes being sent are part of the pending ones. 3. A closed
-// stream has no socket, and no session of the library. 4. After an abort both directions have
-// ended. 5. While it announces its end, no operation of its user is in flight. And 6. after a
-// failure nothing more is read or written, and operations in flight end when the socket's
-// operations have (read_some, write_some, end_operations).
+// only when all of the input is used up. 2. The bytes being sent are part of the pending ones. 3. A
+// closed stream has no socket, and no session of the library. 4. After an abort both directions
+// have ended. 5. While the stream announces its end, no operation of its user is in flight. Checked
+// elsewhere: 6. After a failure no more plain text moves, and operations in flight end after the
+// socket's operations. (read_some, write_some, end_operations)
 #pragma once
 
 #include <cstddef>
@@ -51,19 +52,22 @@ class TlsStream {
   void open(StreamSocket& outer, void (*wake)(void* context) noexcept, void* context) noexcept;
   bool is_open() const noexcept { return outer_ != nullptr; }
 
-  // Starts outer.receive, outer.send. Requires: it is not in flight.
+  // Starts outer.receive, outer.send. Requires: is_open(), and the operation is not in flight;
+  // say_end() was not called.
   void receive() noexcept;
   void send() noexcept;
   // Makes operations in flight complete soon, with an error; nothing is sent any more.
   void abort() noexcept;
 
-  // Continues after wake(). Returns whether there was anything to do.
+  // Continues after wake(). Returns whether there was work.
   bool run() noexcept;
 
-  // Announces the end to the peer, once. Returns whether this is complete, so that close() may be
-  // called; if not, wake() says when to ask again. Requires: no operation of `outer` is in flight.
+  // The first call announces the end to the peer, unless sending has failed or was aborted. Returns
+  // whether the announcement is sent, so that close() may be called; if not, wake() says when to
+  // ask again. Requires: no operation of `outer` is in flight.
   bool say_end() noexcept;
-  // Detaches the descriptor, which stays the caller's, and frees all allocated memory.
+  // Detaches the descriptor, which stays the caller's, and frees all allocated memory. Requires: no
+  // operation of the socket is in flight; say_end() tells.
   void close() noexcept;
 
   bool is_valid() const noexcept;
@@ -100,8 +104,8 @@ class TlsStream {
   bool is_asked_ = false;  // run() is requested
   bool is_aborted_ = false;
   bool has_said_end_ = false;
-  bool is_deaf_ = false;     // the peer: the socket sends nothing any more
-  int64_t receive_end_ = 1;  // the result of all further receives; 1: the bytes moved
+  bool is_deaf_ = false;     // a send has failed: nothing reaches the peer any more
+  int64_t receive_end_ = 1;  // the result of all further receives; 1: the bytes that they move
   int64_t send_end_ = 1;     // the same for sends
   iovec receive_piece_;
   iovec send_piece_;

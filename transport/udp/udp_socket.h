@@ -8,8 +8,9 @@
 // In a send_batch(), consecutive datagrams of one length to one address go to the kernel as one
 // message that it cuts (UDP_SEGMENT, udp(7)): the cost of a datagram is the path through the
 // kernel's layers, and the message takes that path once. If the kernel refuses to cut, as it may
-// for a device without checksum offload (EIO), each datagram goes by itself; the log says so, and
-// `cutting_refusals` counts it.
+// for a device without checksum offload (EIO), each datagram goes by itself until the socket is
+// opened again; the log says so, and `cutting_refusals` counts it. If datagrams are only too long
+// for the link's MTU (EMSGSIZE), only datagrams of their length or more go by themselves.
 #pragma once
 
 #include <memory>
@@ -27,14 +28,15 @@ class UdpSocket final : public DatagramSocket {
  public:
   // The most messages in one system call.
   static constexpr uint32_t kBatchMax = 32;
-  // The most datagrams that are joined in the messages of one call.
+  // The most datagrams, or parts of datagrams, in the messages of one system call.
   static constexpr uint32_t kPieceMax = 256;
-  // The most bytes of datagrams that are joined into one message.
+  // The most bytes of received datagrams that the kernel joins; also the largest buffer.
   static constexpr uint32_t kJoinedBytesMax = 64 * 1024;
 
-  // `memory`: of shape.bytes(), the pool's. It, and `sockets`, which have a watch for this, outlive
-  // this; but the destructor uses neither, so a socket whose shard has ended may simply be
-  // destroyed. Before the seal: it allocates. Requires: the shape is valid (check_shape).
+  // `memory`: shape.bytes() or more, of the pool. `memory` and `sockets` outlive this; `sockets`
+  // have a watch for it. The destructor uses neither, so a socket whose shard has ended may be
+  // destroyed without close(). Before the seal: it allocates. Requires: the shape is valid
+  // (check_shape).
   UdpSocket(StreamSockets& sockets, std::span<std::byte> memory, const DatagramShape& shape);
   UdpSocket(const UdpSocket&) = delete;
   UdpSocket& operator=(const UdpSocket&) = delete;
@@ -45,7 +47,7 @@ class UdpSocket final : public DatagramSocket {
   Result<void> open(const DatagramOptions& options) override;
   // Opens with a descriptor that open_udp() made with these options and this shape: it cannot fail.
   // Drops datagrams that have arrived by now, since nobody asked for them. Requires: the socket is
-  // not open, and its options have an owner. Threads: as open().
+  // not open; options.owner has `received`. Threads: as open().
   void adopt(Fd fd, const DatagramOptions& options);
   int start() noexcept override;
   void close() noexcept override;
@@ -64,10 +66,10 @@ class UdpSocket final : public DatagramSocket {
   int fd() const noexcept { return fd_.number(); }
 
   // Invariants, looked at before and after each change: 1. Each buffer is exactly once free, kept,
-  // or with the owner in received(); is_kept_ tells which. 2. It is started only while it is open,
-  // and watched only while it is started. 3. The watch asks for everything that can be served
-  // (update_watch): datagrams while a buffer is free, space while a send waits for some. 4. Only a
-  // started socket has the timer that reports a refusal to cut armed.
+  // or with the owner in received(). 2. It is started only while it is open, and watched only while
+  // it is started. 3. The watch asks for everything that can be served (update_watch): datagrams
+  // while a buffer is free or in received(), space while a send waits for some. 4. The timer that
+  // reports a refusal to cut is armed only while the socket is started.
   bool is_valid() const noexcept;
 
  private:
@@ -90,12 +92,12 @@ class UdpSocket final : public DatagramSocket {
   struct Share {
     uint32_t bytes = 0;
     uint32_t datagram_count = 1;  // whole datagrams, or a part of one
-    uint32_t segment_count = 1;   // into how many datagrams the kernel cuts it
+    uint32_t segment_count = 1;   // the kernel cuts it into this many datagrams
   };
   // The progress of a send.
   struct Cursor {
-    uint32_t index = 0;         // the datagram's
-    uint32_t offset_bytes = 0;  // within it
+    uint32_t index = 0;         // of the next datagram
+    uint32_t offset_bytes = 0;  // these bytes of it are sent
   };
 
   void say_segmenting_refused() noexcept;
@@ -134,9 +136,10 @@ class UdpSocket final : public DatagramSocket {
   Timer refusal_;                  // logs, from the loop, that the kernel refuses to cut
   uint32_t lent_count_ = 0;        // buffers that the owner has in received()
   int refused_with_ = 0;           // errno value; 0: the kernel has not refused to cut
-  uint32_t joined_bytes_max_ = 0;  // longer datagrams exceed the link's MTU, and cannot be joined
-  uint32_t generation_ = 0;        // counts open(): a callback may close and open the socket again
-  uint32_t dropped_count_ = 0;     // the kernel's last count
+  uint32_t joined_bytes_max_ = 0;  // longer datagrams exceed the link's MTU, and are not joined
+  // Counts open() and close(): a callback may close the socket and open it again.
+  uint32_t generation_ = 0;
+  uint32_t dropped_count_ = 0;  // the kernel's last count
   uint32_t headroom_bytes_ = 0;
   uint8_t service_class_ = 0;
   bool is_ipv6_ = false;
@@ -144,11 +147,13 @@ class UdpSocket final : public DatagramSocket {
   bool wants_room_ = false;
 };
 
-// Joins (`is_join`) or leaves the group on the descriptor of any datagram socket.
+// Joins (`is_join`) or leaves the group on the descriptor of any datagram socket. Arguments and
+// errors: as DatagramSocket::join.
 Result<void> change_membership(int fd, bool is_join, const IpAddress& group,
                                const IpAddress& source, const char* interface);
 
-// Conversions to and from the kernel's form; to_kernel returns the size.
+// Conversions to and from the kernel's form. to_kernel returns the address's size in bytes;
+// from_kernel returns none for another family.
 socklen_t to_kernel(const DatagramAddress& address, sockaddr_in6* kernel) noexcept;
 DatagramAddress from_kernel(const sockaddr_in6& kernel) noexcept;
 

@@ -2,7 +2,8 @@
 //
 // Locked pages of 4 KiB cannot be dropped, but the kernel moves them when it compacts memory, and
 // move_pages(2) and its like move pages of any size. Pages that a device holds do not move. An
-// appliance whose sockets go through io_uring holds its pages anyway; this is for all others.
+// appliance with sockets through io_uring, or with verbs, holds its pages anyway. PagePin is for
+// all others. It holds the pages until it is destroyed.
 #pragma once
 
 #include "transport/uring/uring_device.h"
@@ -16,8 +17,8 @@ class PagePin {
   PagePin& operator=(const PagePin&) = delete;
   ~PagePin();
 
-  // Requires: the pool is reserved, not sealed; called once.
-  // Errors: io_uring is not allowed here, or the limit of locked memory is too small.
+  // Requires: the pool is reserved, not sealed; called once. Errors: io_uring is not allowed here,
+  // or the limit of locked memory is too low; then it holds no pages.
   Result<void> create(PinnedPool& pool);
 
  private:

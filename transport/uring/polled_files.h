@@ -1,10 +1,10 @@
-// Reads and writes of files on a ring of their own that polls for completions
+// Reads and writes of files through a ring of their own that polls for completions
 // (IORING_SETUP_IOPOLL): the drive raises no interrupt, and nobody is woken.
 //
 // Such a ring takes only reads and writes past the page cache, of files whose drive has queues for
 // polling (transport/files/polled_limits.h); Files gives everything else to the ordinary backend.
-// While an operation is in flight the shard polls in each round and does not sleep; otherwise this
-// costs a comparison.
+// While an operation is in flight the shard polls in each round and does not sleep; otherwise a
+// round costs a comparison.
 //
 // Invariants, which is_valid() looks at around each change: 1. Files are registered only with an
 // existing ring, and operations are in flight only while files are registered. 2. No more
@@ -29,18 +29,20 @@ class PolledFiles final : public FileBackend, public PollSource {
   PolledFiles& operator=(const PolledFiles&) = delete;
   ~PolledFiles() override { destroy(); }
 
-  // Sets the ring up and registers the pool with it. `system_calls` counts its system calls; it and
-  // `loop`, the shard's, outlive this. Before the seal, on the shard's thread. Requires: called
-  // once. Errors: io_uring is not allowed here, or the limit of locked memory is too low.
+  // Sets the ring up and registers the pool with it. `system_calls` counts the ring's system calls;
+  // `system_calls` and `loop`, the shard's, outlive this. Before the seal, on the shard's thread.
+  // Requires: called once; operation_count_max > 0. Errors: io_uring or such a ring is not allowed
+  // here, or the limit of locked memory is too low; then it cannot be opened.
   Result<void> create(const EventLoop& loop, PinnedPool& pool, uint32_t operation_count_max,
                       Counter& system_calls);
-  // Does nothing without create(). On the shard's thread. Requires: closed, if it was opened;
-  // nothing is in flight.
+  // Deregisters the pool and ends the ring. Does nothing without create(). On the shard's thread.
+  // Requires: closed, if it was opened; nothing is in flight.
   void destroy() noexcept;
 
-  // Requires: created. Ignores the keys, which are of another ring.
+  // Ignores the keys, which are of another ring. Requires: created, with at least as many
+  // operations. Errors: the limit of open files is too low.
   Result<void> open(Files& files, const KeyTable&, uint32_t operation_count_max) override;
-  // Requires: a read or a write within the file's limits.
+  // Requires: a read or a write within the file's limits that is not durable.
   void issue(FileOperation& operation) noexcept override;
   bool wait(uint64_t deadline_ns) noexcept override;
   void close(bool leaves_operations) noexcept override;

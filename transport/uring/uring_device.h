@@ -3,9 +3,9 @@
 // A ring with registered buffers need not pin and unpin their pages for each operation. A key is
 // the index of the buffer.
 //
-// Invariants: 1. A ring has at most one registration (else the kernel refuses), and its own thread
-// removes it before the ring is destroyed (deregister_regions, ~UringDevice). 2. A key fits into
-// the kernel's 16 bits. (static_assert)
+// Invariants: 1. A ring has at most one registration, or the kernel refuses. The ring's own thread
+// removes the registration before the ring is destroyed. (deregister_regions, ~UringDevice) 2. A
+// key fits into the kernel's 16 bits. (static_assert)
 #pragma once
 
 #include <liburing.h>
@@ -21,7 +21,8 @@ Result<void> try_ring(const io_uring& ring) noexcept;
 // In a process that joined a pool: makes `ring` hold the process's quiet pipe open
 // (pinned_pool/join/joined_pool.h), so that the pool's owner waits until the ring is torn down
 // before it gives the process's memory to another. Called for every ring, right after its set-up.
-// Does nothing in other processes.
+// The pipe takes the ring's table of files, so the kernel then refuses to register other files
+// (EBUSY). Does nothing in other processes. Errors: the limit of open files is too low.
 Result<void> hold_quiet_pipe(io_uring& ring) noexcept;
 
 // The kernel's limits (io_uring/rsrc.c): 1 GiB for a buffer, 16384 buffers for a ring (1024 before
@@ -32,7 +33,7 @@ inline constexpr DeviceKind kUringKind = {.name = "io_uring",
                                           .region_bytes_max = kGiB,
                                           .region_count_max = 16384};
 
-// The same for a ring for polled files, which no other backend can replace.
+// The same limits, for a ring for polled files; no other backend can replace it.
 inline constexpr DeviceKind kPolledUringKind = {.name = "io_uring",
                                                 .instead = "leave \"polled\" out",
                                                 .holds_pages = true,
@@ -45,10 +46,11 @@ static_assert(kUringKind.region_count_max - 1 <= UINT16_MAX &&
 
 class UringDevice final : public Device {
  public:
-  // `ring` outlives the device. Threads: for a ring with a single issuer, only that thread.
+  // `ring` and `kind` outlive the device. Threads: for a ring with a single issuer, only that
+  // thread.
   explicit UringDevice(io_uring& ring, const DeviceKind& kind = kUringKind) noexcept
       : ring_(ring), kind_(kind) {}
-  // Requires: its registration was removed, while the ring existed.
+  // Requires: its registration was removed while the ring existed.
   ~UringDevice() override { BP_ASSERT(!is_registered_); }
 
   const DeviceKind& kind() const noexcept override { return kind_; }

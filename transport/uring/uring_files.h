@@ -25,20 +25,20 @@ namespace bedplate {
 // entry and sets its user_data. Each submission counts in `system_calls`.
 io_uring_sqe& next_ring_entry(io_uring& ring, Counter& system_calls) noexcept;
 
-// Makes `entry` from the rest of `operation`, a read or a write, up to the end of the region (of
-// `keys`) that holds its memory; another entry takes the rest after that. The entry has the file's
-// index; the caller sets the flag and user_data.
+// Prepares `entry` to move the next bytes of `operation`, a read or a write: at most 1 GiB, and not
+// beyond the region (of `keys`) that holds its memory. A later entry moves the rest. The entry has
+// the file's index; the caller sets IOSQE_FIXED_FILE and user_data.
 void prepare_move(io_uring_sqe& entry, const KeyTable& keys,
                   const FileOperation& operation) noexcept;
 
 class UringFiles final : public FileBackend {
  public:
-  // `ring` is the sockets', and outlives this. `tag`: the bits beside the operation in its
-  // user_data, within `tag_mask`.
+  // `ring` is the sockets', and outlives this. An entry's user_data is the operation's address with
+  // the bits of `tag`, all within `tag_mask`.
   UringFiles(io_uring& ring, uint64_t tag, uint64_t tag_mask) noexcept
       : ring_(ring), tag_(tag), tag_mask_(tag_mask) {}
-  // `loop`: the sockets'. `system_calls` counts the ring's system calls. Both outlive this. Before
-  // open().
+  // `loop`: the sockets'. `system_calls` counts the ring's system calls. Both outlive this. Called
+  // before open().
   void attach(const EventLoop& loop, Counter& system_calls) noexcept {
     loop_ = &loop;
     system_calls_ = &system_calls;
@@ -47,7 +47,7 @@ class UringFiles final : public FileBackend {
   // Errors: the ring does not take as many files, or the limit of open files is too low.
   Result<void> open(Files& files, const KeyTable& keys, uint32_t operation_count_max) override;
   void issue(FileOperation& operation) noexcept override;
-  // Drops completions of sockets and watches: their loop has ended.
+  // Drops completions of sockets and watches, because their loop has ended.
   bool wait(uint64_t deadline_ns) noexcept override;
   // Unregisters the files now; the kernel tears rings down long after they were closed.
   void close(bool leaves_operations) noexcept override;
@@ -64,7 +64,7 @@ class UringFiles final : public FileBackend {
   Files* files_ = nullptr;
   bool is_registered_ = false;
   const KeyTable* keys_ = nullptr;
-  std::vector<uint8_t> would_wait_;  // by the file's index: submitting a move may block
+  std::vector<uint8_t> would_wait_;  // by the file's index: 1 if the kernel may block on submission
 };
 
 }  // namespace bedplate

@@ -1,6 +1,6 @@
 // A bounce buffer: registered memory, taken and given back in pages. Bytes are copied through it if
-// the device cannot reach their own memory, or a peer must not. A part of VerbsProvider. Threads:
-// one.
+// the device cannot reach their own memory, or if a peer must not. A part of VerbsProvider.
+// Threads: the shard's.
 //
 // Invariant: the taken pages are those of the chunks in use. (is_valid() of PieceMap)
 #pragma once
@@ -19,6 +19,7 @@ class BounceBuffer {
   static constexpr uint64_t kPageBytes = 4096;
 
   // Makes it of the whole pages of `memory`, which outlives it. Before the seal: it allocates.
+  // Requires: called once; `memory` begins at a page.
   void create(std::span<std::byte> memory) {
     BP_ASSERT(pages_.unit_count() == 0);
     BP_DCHECK(reinterpret_cast<uintptr_t>(memory.data()) % kPageBytes == 0);
@@ -28,8 +29,9 @@ class BounceBuffer {
 
   uint64_t bytes() const noexcept { return pages_.unit_count() * kPageBytes; }
 
-  // Takes `bytes` of contiguous memory. Returns nullptr while none is free. Requires: bytes > 0.
-  // Cost: a look at each page, beginning after the last one found.
+  // Takes `bytes` of contiguous memory, in whole pages. Returns nullptr if no free run is as long.
+  // Requires: bytes > 0. Cost: a look at each word of the bitmap (64 pages) up to the run; begins
+  // after the chunk that was taken last.
   std::byte* take(uint64_t bytes) noexcept {
     BP_DCHECK(bytes > 0);
     if (bytes > this->bytes()) return nullptr;

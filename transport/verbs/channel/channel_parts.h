@@ -2,10 +2,12 @@
 // connection. The endpoint owns it. VerbsParts has the state that all endpoints share.
 //
 // Only the endpoint changes is_live, may_send and is_cut_off; only QueuePairDrain changes
-// is_draining. Each part lists requests in the queue; the endpoint posts them.
+// is_draining. Each part lists requests in the queue, and the endpoint posts them; only the drain
+// posts its marker itself.
 //
 // Invariants: 1. may_send implies is_live. A live connection neither drains nor is cut off. The
-// shard owns the link while the connection is live or drains. 2. The queue is valid. (is_valid)
+// shard owns the link while the connection is live or drains, and a link that drains must break. 2.
+// The queue is valid. (is_valid)
 //
 // Threads: the shard's; the link has its own contract.
 #pragma once
@@ -24,7 +26,7 @@
 namespace bedplate {
 
 struct ChannelParts {
-  // Requests that a new one must leave free, for acknowledgements and for recovery: the marker, and
+  // Requests that has_room() leaves free, for acknowledgements and for recovery: the marker, and
   // the read that restarts a stopped device.
   static constexpr uint32_t kRequestsKept = kAcknowledgementsMax + 2;
 
@@ -42,8 +44,8 @@ struct ChannelParts {
   // Whether there is space for one more request.
   bool has_room() const noexcept { return queue.room() > kRequestsKept; }
 
-  // Returns kAgain or kGone. Never kGone while the queue pair drains: until then the peer may reach
-  // lent or exposed memory. Requires: !may_send.
+  // Returns kAgain or kGone. Never returns kGone while the queue pair drains, because the peer may
+  // reach lent or exposed memory until the drain ends. Requires: !may_send.
   SendStatus status_when_down() const noexcept {
     BP_DCHECK(!may_send);
     const bool is_gone = !is_draining && (is_cut_off || shared.is_lost ||
@@ -51,7 +53,8 @@ struct ChannelParts {
     return is_gone ? SendStatus::kGone : SendStatus::kAgain;
   }
 
-  // Whether `memory` gives `rights` and its key is still valid: the owner may have restarted.
+  // Whether `memory` gives `rights`, and its key is of the peer's present instance or of this
+  // connection.
   bool may_reach(const RemoteMemory& memory, RemoteRights rights) const noexcept {
     return (rights_of(memory) & rights) == rights &&
            (is_reach(memory, Reach::kExport, static_cast<uint32_t>(link.peer_instance)) ||

@@ -28,8 +28,8 @@ namespace bedplate {
 
 // A peer's address for datagrams, and the marks that both ends put into their datagrams.
 struct DatagramPeer {
-  uint32_t queue = 0;  // 0: the peer takes no datagrams
-  uint32_t key = 0;
+  uint32_t queue = 0;  // number of its queue pair; 0: the peer takes no datagrams
+  uint32_t key = 0;    // of its queue: datagram_key() of its instance
   uint32_t own_mark = 0;
   uint32_t peer_mark = 0;
   uint16_t index = 0;  // this end's index at the peer
@@ -46,7 +46,8 @@ struct DatagramHeader {
 };
 static_assert(sizeof(DatagramHeader) == 8);
 
-// The queue's key: the device drops datagrams with another key. Only peers know an instance.
+// The key of the queue of `instance` (Q_Key). The device drops datagrams with another key, and only
+// peers know an instance.
 constexpr uint32_t datagram_key(uint64_t instance) noexcept {
   return static_cast<uint32_t>(instance >> 32 ^ instance) & 0x7fff'ffff;
 }
@@ -56,7 +57,8 @@ struct DatagramQueueOptions {
   ibv_cq* completions = nullptr;     // room for 2 * count
   std::span<std::byte> memory = {};  // memory_bytes(count), with `memory_key`
   uint32_t memory_key = 0;
-  uint32_t count = 0;  // sends under way at most, and receives; a power of two, 4 or more
+  // The most sends under way, and the number of receives; a power of two, kCountMin to kCountMax.
+  uint32_t count = 0;
   uint32_t peer_count_max = 0;
   uint32_t key = 0;
   DatagramCounters* counters = nullptr;  // may be nullptr
@@ -76,7 +78,8 @@ class DatagramQueue {
   DatagramQueue& operator=(const DatagramQueue&) = delete;
   ~DatagramQueue() { destroy(); }
 
-  // Errors: the device's. Before the seal. Ownership: the objects in `options` outlive destroy().
+  // Errors: the device's; then only destroy() may follow. Before the seal. Ownership: the objects
+  // in `options` stay until destroy().
   Result<void> create(const DatagramQueueOptions& options) noexcept;
   // Call it before the completion queue is destroyed. Does nothing if it is not open.
   void destroy() noexcept;
@@ -84,22 +87,24 @@ class DatagramQueue {
   // The number of the queue pair; 0: it is not open.
   uint32_t number() const noexcept { return is_open() ? queue_pair_->qp_num : 0; }
 
-  // Connects or disconnects the peer at `index`. Cost: a system call if its address is new.
+  // set_peer() connects the peer at `index`; forget_peer() disconnects it. Cost: a system call if
+  // its address is new. If the device makes no address handle, sends to the peer say kRefused.
   void set_peer(uint16_t index, const DatagramPeer& peer) noexcept;
   void forget_peer(uint16_t index) noexcept;
 
   // Cost: a look at each peer.
   bool is_valid() const noexcept;
 
-  // The most bytes of one datagram to the peer; 0: none can be sent.
+  // The most bytes of one datagram to the peer; 0: none can be sent now.
   uint32_t bytes_max(uint16_t index) const noexcept;
   // Copies the payload. Returns kDone once the device has it, which is no promise of delivery;
-  // kAgain while the peer is not connected, or too many sends are under way; kTooLong; kRefused if
-  // the peer takes no datagrams. Cost: one doorbell.
+  // kAgain while the peer is not connected, too many sends are under way, the queue pair is brought
+  // up again, or the device refuses the request; kTooLong; kRefused if the peer takes no datagrams,
+  // or has no address handle. Cost: one doorbell.
   SendStatus send(uint16_t index, AmId id, std::span<const std::byte> payload) noexcept;
 
-  // Handles a completion with kTag. Calls deliver(index, id, payload) for a peer's datagram. The
-  // payload is valid during the call only.
+  // Handles a completion with kTag. Calls deliver(index, id, payload) for a datagram of a connected
+  // peer. The payload is valid during the call only.
   template <typename Deliver>
   void handle(const ibv_wc& completion, Deliver deliver) noexcept {
     BP_KEEPS_VALID(*this);
@@ -133,7 +138,8 @@ class DatagramQueue {
   Result<void> bring_up() noexcept;
   void post_receives() noexcept;
   ibv_ah* make_handle(const DatagramPeer& peer, uint8_t gid_index) const noexcept;
-  // Holds a receive back, because the queue pair has failed. The last one renews the queue pair.
+  // Holds a receive back, because the queue pair has failed. When all are held back, this renews
+  // the queue pair.
   void take_back() noexcept;
   void renew() noexcept;
   // Returns the payload if a peer sent it. Otherwise counts the datagram and returns nullptr.
@@ -155,7 +161,7 @@ class DatagramQueue {
   // Numbers of sends; they wrap.
   uint32_t next_ = 0;
   uint32_t ended_ = 0;
-  uint32_t taken_back_ = 0;
+  uint32_t taken_back_ = 0;  // receives held back
   bool has_failed_ = false;
   DatagramCounters own_counters_;
 };

@@ -33,7 +33,7 @@ class DirtyList {
     endpoints_[count_++] = &endpoint;
   }
 
-  // Calls `post(endpoint)` for each, also for endpoints added meanwhile. The list is empty
+  // Calls `post(endpoint)` for each endpoint, also for those added meanwhile. The list is empty
   // afterwards.
   template <typename Post>
   void post_all(Post post) noexcept {
@@ -50,7 +50,7 @@ class DirtyList {
     return std::find(there.begin(), there.end(), &endpoint) != there.end();
   }
 
-  // Cost: a look at each pair.
+  // Cost: a look at each pair of endpoints.
   bool is_valid() const noexcept {
     if (count_ > endpoints_.size()) return false;
     const std::span<VerbsEndpoint* const> there = all();

@@ -2,9 +2,9 @@
 // the exposure is withdrawn.
 //
 // A bind request goes before the message that carries the key. The memory is closed when the
-// invalidation has ended. If these requests were flushed, the window's key is unknown: such windows
-// are made anew while the connection is down. The window of a loan has the loan's number as its
-// index; the windows of exposures follow.
+// invalidation has ended. If a bind or an invalidation was flushed, the window's key is unknown:
+// such windows are made anew while the connection is down. The window of a loan has the loan's
+// number as its index; the windows of exposures follow.
 //
 // A part of VerbsEndpoint. Without windows (VerbsParts::uses_windows) none can be bound. Threads:
 // the shard's.
@@ -44,7 +44,7 @@ class MemoryWindows {
 
   // Makes all windows, if they are used. Before the seal; once. Errors: the device's.
   Result<void> create();
-  // The connection is over: makes anew the windows with unknown keys, and those that are missing.
+  // The connection is over: makes anew each window that is not free, and those that are missing.
   // While a window is missing its loan is refused; the end of the next connection tries again.
   void renew() noexcept;
 
@@ -56,20 +56,23 @@ class MemoryWindows {
   }
   // Whether the window exists, and one region of the pool holds the memory.
   bool can_bind(uint32_t index, std::span<const std::byte> memory) const noexcept;
-  // Returns the remote key. Requires: can_bind, the window is free, room for a request.
+  // Lists a bind request with `access` (IBV_ACCESS_REMOTE_...). Returns the remote key. Requires:
+  // can_bind; the window is free; the connection may send and has room.
   uint32_t bind(uint32_t index, std::span<const std::byte> memory, unsigned access) noexcept;
 
   // Returns a free window for an exposure, or kNone. Takes the windows in turn, so that a key is
   // reused as late as possible.
   uint32_t next_exposure() noexcept;
-  // Gives up the exposure with this key. Returns false if no exposure has it.
+  // Gives up the exposure with this key. Returns false if no exposure has it. Requires: the
+  // connection is live.
   bool withdraw(uint64_t key) noexcept;
 
-  // Closes the window with the next batch, or as soon as the queue has space. Requires: it is
-  // bound.
+  // Marks the window: invalidate() closes it with the next batch that has space in the queue.
+  // Requires: it is bound, and the connection is live.
   void give_up(uint32_t index) noexcept;
   bool has_given_up() const noexcept { return given_up_count_ > 0; }
   // Lists the invalidations of windows that are given up, as many as the queue has space for.
+  // Requires: the connection may send.
   void invalidate() noexcept;
   // The window's invalidation has ended. Returns true if the window is closed and free again; false
   // if the invalidation failed, which ends the connection.

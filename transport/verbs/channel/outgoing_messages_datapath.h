@@ -1,10 +1,10 @@
 // Messages to one peer, and the credit of both sides.
 //
-// A message stays in its slot until the peer has consumed it: after a lost connection it is sent
-// again from there. There is one slot for each message of the window, and the peer has one receive
-// for each. Each message carries the count of the peer's messages that were consumed here, which is
-// credit. When half a window of credit is owed and no message goes to the peer, an acknowledgement
-// carries the count. An acknowledgement takes no credit.
+// A message stays in its slot until the peer says that it has consumed it: after a lost connection
+// it is sent again from there. There is one slot for each message of the window, and the peer has
+// one receive for each. Each message carries the count of the peer's messages that were consumed
+// here, which is credit. When half a window of credit is owed and no message goes to the peer, an
+// acknowledgement carries the count. An acknowledgement takes no credit.
 //
 // A part of VerbsEndpoint. Threads: the shard's.
 //
@@ -39,13 +39,14 @@ class OutgoingMessages {
   bool has_credit() const noexcept { return next_ - consumed_ < window_ && channel_.has_room(); }
   // The body of the next message, in its slot.
   std::byte* next_body() const noexcept { return slot(next_) + sizeof(VerbsMessageHeader); }
-  // Numbers and lists the next message, whose body is already in its slot. Requires: has_credit().
+  // Numbers and lists the next message; its body of `bytes` is already in its slot. Requires:
+  // has_credit(), and the connection may send.
   void send(VerbsMessageKind kind, AmId id, uint32_t bytes) noexcept;
 
   // Whether half a window of credit is owed to the peer.
   bool owes_acknowledgement() const noexcept { return untold_count() >= window_ / 2; }
-  // Lists an acknowledgement, unless kAcknowledgementsMax are under way; then the next one waits
-  // for these.
+  // Lists an acknowledgement. Does nothing while kAcknowledgementsMax are under way, or the queue
+  // is full: the credit stays owed.
   void acknowledge() noexcept;
   // The request of an acknowledgement has ended.
   void end_acknowledgement() noexcept {
@@ -59,11 +60,11 @@ class OutgoingMessages {
   // Whether the peer has credit for one more message to us.
   bool has_peer_credit() const noexcept { return untold_count() < window_; }
 
-  // A new connection begins. Drops the kept messages that the peer has received, and those for an
-  // instance that has ended. Returns false if the peer claims to have received messages that were
-  // not sent.
+  // A new connection begins. Drops the kept messages that the peer has received; counts as lost,
+  // and drops, those for an instance that has ended. Returns false if the peer claims to have
+  // received messages that were not sent.
   bool begin_life() noexcept;
-  // Lists all kept messages again. Once in a connection, before anything else is sent.
+  // Lists all kept messages again. Called once in a connection, before anything else is sent.
   void resend() noexcept;
   // Voids the loans of the earlier connection: messages that lend or return are sent again empty.
   void void_loans() noexcept;
@@ -71,7 +72,7 @@ class OutgoingMessages {
   bool is_valid() const noexcept;
 
  private:
-  // Consumed messages of the peer that it has not been told of yet.
+  // How many consumed messages of the peer it has not been told of yet.
   uint64_t untold_count() const noexcept { return channel_.link.received - told_; }
   std::byte* slot(uint64_t number) const noexcept {
     return slots_ + (number & (window_ - 1)) * message_bytes_;
@@ -90,7 +91,7 @@ class OutgoingMessages {
   std::byte* slots_ = nullptr;                      // window_ * message_bytes_
   VerbsMessageHeader* acknowledgements_ = nullptr;  // kAcknowledgementsMax
 
-  // [consumed_, next_) are kept until the peer has consumed them.
+  // The messages [consumed_, next_) are kept until the peer says that it has consumed them.
   uint64_t next_ = 0;
   uint64_t consumed_ = 0;
   uint64_t told_ = 0;  // consumed messages of the peer that it has been told of

@@ -1,7 +1,8 @@
 // Drains the queue pair of a broken connection, so that it can be used again.
 //
 //     begin: fail the queue pair, post a marker (later, if the connector still brings it up)
-//     is_done: once the marker has come back, all requests have ended; receives get a moment more
+//     is_done: once the marker has come back, all requests have ended; receives get 2 ms more; the
+//       wait ends after 1 s in any case
 //     end: reset the queue pair: the peer cannot reach lent memory any more
 //
 // A part of VerbsEndpoint. Threads: the shard's.
@@ -26,10 +27,12 @@ class QueuePairDrain {
   // Requires: the connection is no longer live.
   void begin() noexcept;
   bool is_in_progress() const noexcept { return channel_.is_draining; }
-  // Whether the device has no request or receive of the queue pair under way, or the longest wait
-  // is over. Requires: it drains.
+  // Whether the device has no request or receive of the queue pair under way, the longest wait is
+  // over, or the device is lost. Fails the queue pair first, if begin() had to wait for the
+  // connector. Requires: it drains.
   bool is_done(uint64_t now_ns) noexcept;
-  // Requires: it drains; its completions were taken. Errors: the device is gone.
+  // Ends the drain, also on an error. Requires: it drains; its completions were taken. Errors: the
+  // device is gone.
   Result<void> end() noexcept;
 
   bool is_valid() const noexcept { return !must_fail_ || channel_.is_draining || parts_.is_lost; }
@@ -40,7 +43,7 @@ class QueuePairDrain {
 
   VerbsParts& parts_;
   ChannelParts& channel_;
-  bool must_fail_ = false;  // to be failed, once the connector is done with it
+  bool must_fail_ = false;  // fail() is due, once the connector is done with the queue pair
   uint64_t done_ns_min_ = 0;
   uint64_t done_ns_max_ = 0;
 };

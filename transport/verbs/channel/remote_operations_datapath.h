@@ -1,9 +1,10 @@
 // Puts, gets, atomics and flushes to one peer that have not ended.
 //
-// A put or get becomes one request, or several parts if its length or the regions of the pool
-// demand it. Its completion is called when the last part ends. Memory outside the pool goes through
-// the bounce buffer that no peer reaches. Atomics answer into a cell of ours; a flush reads a word
-// of the peer's. Requests are listed here, and posted by the endpoint.
+// A put or get becomes one request, or several parts if it is longer than the device's longest
+// request. Its completion is called when the last part ends. Memory outside the pool, or in more
+// than kPiecesMax of its regions, goes through the bounce buffer that no peer reaches. Atomics
+// answer into a cell of ours; a flush reads a word of the peer's. Requests are listed here, and
+// posted by the endpoint.
 //
 // A part of VerbsEndpoint. Threads: the shard's.
 //
@@ -29,7 +30,7 @@ namespace bedplate {
 
 class RemoteOperations {
  public:
-  // A transfer of memory outside the pool: its bytes are in the bounce buffer until it ends.
+  // A transfer through the bounce buffer, which holds its bytes until it ends.
   struct Bounced {
     std::byte* piece = nullptr;
     std::byte* into = nullptr;  // the destination of a get; nullptr: it is a put
@@ -47,19 +48,22 @@ class RemoteOperations {
     cells_ = cells;
   }
 
-  // As Endpoint::start.
+  // As Endpoint::start. kTooLong: also if the transfer takes more requests than the queue has.
+  // kRefused: also if it needs more than the bounce buffer.
   SendStatus start(const RemoteOperation& operation) noexcept;
 
   // Whether a flush has to wait: the peer may not have all data yet.
   bool needs_flush() const noexcept { return must_flush_ || out_count_ > 0; }
   // Makes the next flush wait for the peer, even if nothing was put.
   void require_flush() noexcept { must_flush_ = true; }
-  // A read of the flush word ends after all requests before it, including the writes: the
-  // completion of a write says only that the peer's device has the data.
-  // Requires: space for one request.
+  // Lists a read of the peer's flush word. `done`, which may be nullptr, is called when the read
+  // ends: after all requests before it, with the data of writes in the peer's memory. The
+  // completion of a write says only that the peer's device has the data. Requires: the connection
+  // may send; space for one request.
   void list_flush(Completion* done) noexcept;
 
-  // The request has ended; `index` is the request's in the queue.
+  // The request has ended; `index` is that of its slot in the queue. Calls the completion at the
+  // end of a transfer, an atomic or a flush.
   void end(const PostedRequest& request, uint32_t index, Outcome outcome) noexcept;
   // The connection is over: all of its requests have ended.
   void end_life() noexcept {
@@ -77,13 +81,13 @@ class RemoteOperations {
   SendStatus bounce(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                     const RemoteMemory& remote, Completion* done) noexcept;
   void end_bounced(const Bounced& bounced, Outcome outcome) noexcept;
-  // Whether the queue has space for a transfer of `bytes`. Returns kPending, kAgain or kTooLong.
+  // Returns kPending if the queue has space for a transfer of `bytes`, else kAgain or kTooLong.
   SendStatus has_room_for(uint64_t bytes) const noexcept;
   void list_parts(ibv_wr_opcode opcode, std::byte* local, uint64_t bytes,
                   const RemoteMemory& remote) noexcept;
   void mark_answer(std::byte* end) noexcept;
   bool is_registered(const std::byte* local, uint64_t bytes) const noexcept;
-  // Returns how many bytes fit into one request.
+  // Fills in the pieces of a request. Returns how many bytes fit into them.
   uint64_t fill_pieces(const std::byte* local, uint64_t bytes,
                        const SendQueue::Slot& slot) const noexcept;
   SendStatus atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first, uint64_t second,
@@ -99,9 +103,9 @@ class RemoteOperations {
   std::unique_ptr<Bounced[]> bounced_;  // for each request
   uint64_t* cells_ = nullptr;           // for each request
   uint32_t out_count_ = 0;
-  bool must_flush_ = false;  // something was put since the last flush
-  // The transfer that ends next: some part of it may have been done; some part may not have been
-  // done.
+  bool must_flush_ = false;  // a put or an atomic began since the last flush, or one is required
+  // The transfer that ends next: has_part_ says that a part may have been done, lacks_part_ that a
+  // part may not have been done.
   bool has_part_ = false;
   bool lacks_part_ = false;
 };

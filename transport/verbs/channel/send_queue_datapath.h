@@ -14,7 +14,7 @@
 // request. (end_transfer, mark_answer) 6. The queue pair changes only between connections. (use)
 //
 // Request numbers go on from one connection to the next, so a completion of an earlier connection
-// is recognised by its number. A part of VerbsProvider. Threads: the shard's.
+// is recognised by its number. A part of VerbsEndpoint. Threads: the shard's.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ enum class RequestKind : uint8_t {
   kMessage,  // nobody waits for it
   kAcknowledgement,
   kOperation,  // put, get, flush
-  kBounced,    // put or get of memory outside the pool
+  kBounced,    // put or get through the bounce buffer
   kPart,       // each part of a put or get of several requests, but the last
   kAtomic,     // `before` gets the cell's value
   kBind,
@@ -56,8 +56,8 @@ class SendQueue {
   static constexpr uint32_t kListMax = 16;
   static constexpr uint32_t kPiecesMax = 4;
 
-  // `tag` goes into the upper half of each wr_id. Requires: `depth` requests, a power of two, which
-  // is also the depth of the queue pair.
+  // `requests` has `depth` elements; `tag` goes into the upper half of each wr_id. Called once.
+  // Requires: `depth` is a power of two, and the queue pair takes as many requests.
   void create(std::unique_ptr<PostedRequest[]> requests, uint32_t depth, uint32_t tag,
               ibv_qp* queue_pair) noexcept {
     BP_ASSERT(requests_ == nullptr && is_power_of_two(depth));
@@ -66,7 +66,8 @@ class SendQueue {
     tag_ = tag;
     queue_pair_ = queue_pair;
   }
-  // Sets the queue pair of a new connection, which may be another one than before.
+  // Sets the queue pair of a new connection, which may differ from the old one. Requires: all
+  // requests have ended.
   void use(ibv_qp* queue_pair) noexcept {
     BP_DCHECK(is_idle() && listed_ == 0 && !has_failed_);
     queue_pair_ = queue_pair;
@@ -125,8 +126,9 @@ class SendQueue {
   static constexpr uint64_t answer_mark(uint32_t index) noexcept {
     return (index + 1) * 0x9e37'79b9'7f4a'7c15;
   }
-  // Writes the mark over the last kAnswerBytes of the destination of the request that was added
-  // last, so that lacks_answer() tells whether they came. Requires: it is still listed.
+  // Writes the mark to `last`, the last kAnswerBytes of the destination of the request that was
+  // added last, so that lacks_answer() tells whether they came. Requires: the request is still
+  // listed, or nothing is posted any more.
   void mark_answer(std::byte* last) noexcept {
     const uint32_t index = (next_ - 1) & (depth_ - 1);
     BP_DCHECK(!is_idle() && (listed_ > 0 || has_failed_));
@@ -139,12 +141,12 @@ class SendQueue {
     return request.answer != nullptr && std::memcmp(request.answer, &mark, sizeof mark) == 0;
   }
 
-  // Adds a request of `opcode`. The caller fills in its scatter-gather entries and addresses.
-  // Requires: room() > 0.
   struct Slot {
     ibv_send_wr& request;
     ibv_sge* pieces;  // kPiecesMax
   };
+  // Adds a request of `opcode`; posts the list first if it is full. The caller fills in the slot's
+  // scatter-gather entries and addresses before the next call. Requires: room() > 0.
   Slot add(ibv_wr_opcode opcode, const PostedRequest& what) noexcept {
     BP_DCHECK(room() > 0 && requests_ != nullptr);
     BP_KEEPS_VALID(*this);
@@ -165,7 +167,8 @@ class SendQueue {
     return {request, pieces_[at]};
   }
 
-  // Gives the list to the device. Cost: one doorbell.
+  // Gives the list to the device. If the device refuses it, has_failed() is true until end_all().
+  // Cost: one doorbell.
   void post() noexcept {
     BP_KEEPS_VALID(*this);
     if (listed_ == 0 || has_failed_) return;
@@ -195,8 +198,8 @@ class SendQueue {
     return static_cast<uint32_t>(wr_id) - ended_ < posted_ - ended_;
   }
 
-  // Calls `end(request, index, is_last)` for every request up to `wr_id`, in their order. `end` may
-  // add requests. Requires: is_in_flight(wr_id).
+  // Calls `end(request, index, is_last)` for every request up to `wr_id`, in order. `end` may add
+  // requests. Requires: is_in_flight(wr_id).
   template <typename End>
   void end_up_to(uint64_t wr_id, End end) noexcept {
     BP_DCHECK(is_in_flight(wr_id));
@@ -209,7 +212,8 @@ class SendQueue {
     }
   }
 
-  // The connection is over: calls `end(request, index, was_posted)` for all remaining requests.
+  // The connection is over: calls `end(request, index, was_posted)` for all remaining requests, in
+  // order. `end` adds none.
   template <typename End>
   void end_all(End end) noexcept {
     BP_DCHECK_SLOW(is_valid());

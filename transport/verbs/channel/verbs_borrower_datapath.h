@@ -1,7 +1,7 @@
 // The blocks that one peer has lent to us, indexed by the peer's loan numbers.
 //
 // A released loan is due back: its number goes into the next message of returns. Loans end with the
-// connection; loans of an earlier connection are ignored.
+// connection; give_back() ignores loans of an earlier connection.
 //
 // A part of VerbsEndpoint. Threads: the shard's.
 //
@@ -23,17 +23,18 @@ namespace bedplate {
 
 class VerbsBorrower {
  public:
-  // Both outlive this.
+  // Both arguments outlive this.
   VerbsBorrower(ChannelParts& channel, OutgoingMessages& outgoing) noexcept
       : parts_(channel.shared), channel_(channel), outgoing_(outgoing) {}
 
   // Takes the loan in a message, and describes it in `loan`. Returns the fault of the message, or
   // nullptr.
   const char* take(const VerbsMessageHeader& header, const std::byte* body, Loan& loan) noexcept;
-  // The loan was released. Returns false if it is of an earlier connection.
+  // The loan was released. Returns false if its connection has ended. Requires: it is given back
+  // only once.
   bool give_back(const Loan& loan) noexcept;
   bool has_returns() const noexcept { return return_count_ > 0; }
-  // Sends the returns, as many in a message as fit, while there is credit.
+  // Lists messages of returns, while there is credit; each carries as many returns as fit.
   void send_returns() noexcept;
 
   // The connection is over: the peer's loans need not be given back any more.
@@ -50,7 +51,7 @@ class VerbsBorrower {
   OutgoingMessages& outgoing_;
   std::bitset<kVerbsLoanCountMax> is_borrowed_;
   std::bitset<kVerbsLoanCountMax> is_due_back_;  // in returns_: the peer may not lend it again yet
-  uint32_t marks_[kVerbsLoanCountMax] = {};
+  uint32_t marks_[kVerbsLoanCountMax] = {};      // of the loans; each goes back with its return
   ReturnedLoan returns_[kVerbsLoanCountMax];
   uint32_t return_count_ = 0;
   uint32_t life_ = 0;  // counts connections

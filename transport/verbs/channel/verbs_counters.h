@@ -1,5 +1,5 @@
-// The counters of a verbs provider. A header of its own: programs without verbs or the headers of
-// rdma-core use it to describe counters files.
+// The counters of a verbs provider. They have a header of their own, because programs without verbs
+// or the headers of rdma-core describe counters files with it.
 //
 // Shapes and units: Counter is a word of 64 bits that only rises. It counts events or messages, or
 // bytes if its name says so. Zeroed memory is a valid set. Ownership: the caller of
@@ -18,7 +18,7 @@ struct DatagramCounters {
   Counter sent;       // given to the device
   Counter received;   // delivered, with or without a handler
   Counter strange;    // dropped: its sender is not connected now
-  Counter malformed;  // dropped: from a peer, too short or with an invalid header
+  Counter malformed;  // dropped: too short, or from a peer and with an invalid header
   Counter failed;     // sends that the device refused or ended with an error
   Counter renewed;    // times that the queue pair failed and was brought up again;
                       // datagrams in it are lost
@@ -30,10 +30,12 @@ struct VerbsCounters {
   Counter received;   // the same, at delivery: each once
   Counter unhandled;  // received, or datagrams, without a handler for their number: dropped
   Counter resent;     // sent again to the same instance, which lacked them; not in `sent`
-  Counter lost;       // accepted, and not consumed when the peer's instance ended
+  // Accepted, but the peer's instance ended before it said that it had consumed them. Counted when
+  // the peer's next instance connects.
+  Counter lost;
   Counter connected;  // times that a connection became ready for messages
-  Counter broken;     // times that such a connection ended; if all have: no peer is connected
-  Counter cut_off;    // times that a peer broke the protocol; also in `broken` if it was connected
+  Counter broken;   // times that such a connection ended; equals `connected`: no peer is connected
+  Counter cut_off;  // times that a peer broke the protocol; also in `broken` if it was connected
   Counter bounced_bytes;  // copied through the bounce buffers, in either direction
   Counter kicks;          // requests posted only because no request had ended for a while
   DatagramCounters datagrams;

@@ -1,25 +1,25 @@
 // The connection to one peer of the verbs provider: its queue pair, its part of the window, its
 // loans in both directions. Only the shard that polls touches it; see verbs_provider.h. Its
-// contract is that of transport/messages/endpoint.h; here are the additions, and the functions for
-// the provider. VerbsParts has the state that it shares with other endpoints, ChannelParts the
-// state that its own parts share.
+// contract is that of transport/messages/endpoint.h; this header has the additions, and the
+// functions for the provider. VerbsParts has the state that it shares with other endpoints,
+// ChannelParts the state that its own parts share.
 //
 //     am_send: copy the payload into the next slot of the window, list a send
 //     am_send_loan: bind a memory window to the block (an export needs none; a block that no window
 //       can open is copied first), then send a message that says how to read it
 //     start: list a request for each part of a put or get, or one for an atomic
-//     flush: list a read of the peer's flush word, which ends behind all of these
+//     flush: list a read of the peer's flush word, which ends after all of these
 //     post_batch, in the poll after any of these: invalidate the windows that are given up, send
-//       returns, acknowledge if half a window is owed; ring the doorbell once for the whole list
+//       returns, acknowledge if half a window is owed; ring the doorbell once for each list
 //
 //     receive: a message gives credit back, so slots are free again; then
 //       a message -> call its handler
 //       a loan    -> call its handler with it; give_back, now or later, makes it due back
-//       returns   -> each loan without a window ends; the window of each other is given up
+//       returns   -> each loan without a window ends; each other loan's window is given up
 //       a fault   -> cut the peer off
 //     end_requests, up to the one of the completion, in order:
-//       the last part of a transfer -> call its completion
-//       an invalidation             -> the loan ends: call its completion
+//       the last part of a transfer, an atomic, a flush -> call its completion
+//       an invalidation -> the window is free; if it was a loan's: call the loan's completion
 //
 //     break_life: send nothing more, and drain the queue pair; then end_life: all that is pending
 //       ends, once, with kNotDone or kUnknown, and the connector gets the link
@@ -76,11 +76,12 @@ class VerbsEndpoint final : public Endpoint {
                           Completion* returned) noexcept override;
   SendStatus start(const RemoteOperation& operation) noexcept override;
   SendStatus flush(Completion* done) noexcept override;
-  // Uses an export that holds the memory, if there is one: its key stays valid, even after
-  // withdraw(). Otherwise binds a memory window, if windows are used and the peer is connected. The
-  // window's key is void after withdraw(), or after the connection is lost; the peer must learn the
-  // key through this endpoint. After withdraw() the peer has lost its access once a later flush has
-  // ended or says kGone.
+  // Uses an export that holds the memory and may be read and written, if there is one: its key
+  // stays valid, even after withdraw(). Otherwise binds a memory window, if windows are used and
+  // the peer is connected; the peer has MemoryWindows::kExposureCountMax of them. The window's key
+  // is void after withdraw(), or after the connection is lost; the peer must learn the key through
+  // this endpoint. After withdraw() the peer has lost its access once a later flush has ended or
+  // says kGone.
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory& memory) noexcept override;
   bool has_room() noexcept override {
@@ -108,16 +109,21 @@ class VerbsEndpoint final : public Endpoint {
   // Whether it is in the dirty list.
   bool is_dirty() const noexcept { return is_dirty_; }
 
-  // Some link has changed: takes over the state of this endpoint's link.
+  // Called when any link has changed: takes over the state of this endpoint's link.
   void look_at_link() noexcept;
-  // Checks that posted requests end. Called now and then, not in each poll.
+  // Checks that posted requests end: if none has ended since the last look, posts a read behind
+  // them; if none ends for VerbsParts::stall_ns_max, breaks the connection. Called now and then,
+  // not in each poll. `now_ns`: monotonic.
   void look_at_progress(uint64_t now_ns) noexcept;
   // Takes a message of `bytes` from its queue pair. `header` is a copy of the first bytes, all zero
   // if there are too few; `body` has the rest. Calls the message's handler, or cuts the peer off.
+  // Ignores a message of an earlier connection, which the peer sends again.
   void receive(const VerbsMessageHeader& header, const std::byte* body, uint32_t bytes) noexcept;
-  // A receive for a message of the peer ended with `status`, which is not a flush.
+  // A receive for a message of the peer ended with `status`, which is not a flush: breaks the
+  // connection.
   void receive_failed(ibv_wc_status status) noexcept;
-  // A completion with its tag: all requests up to it have ended.
+  // A completion with its tag: all requests up to it have ended. A failed one breaks the
+  // connection.
   void end_requests(const ibv_wc& completion) noexcept;
   // A loan of the peer was released. A loan of an earlier connection is ignored.
   void give_back(const Loan& loan) noexcept;
@@ -129,11 +135,13 @@ class VerbsEndpoint final : public Endpoint {
   // The device is gone: the connection ends, with no log line of its own.
   void lose() noexcept { break_life(nullptr, false); }
 
-  // Ends all pending calls, and gives the link to the connector, or marks it as lost. Requires: its
-  // drain has ended; if the device is gone, the caller has called lose_device().
+  // Calls all pending completions, and gives the link to the connector, or marks it as lost.
+  // Requires: its drain has ended; if the device is gone, the provider has called lose_device().
   // Errors: the device's, which is gone.
   Result<void> end_life() noexcept;
 
+  // As DatagramQueue::send; while the connection is down kAgain or kGone, without datagrams
+  // kRefused.
   SendStatus send_datagram(AmId id, std::span<const std::byte> payload) const noexcept;
   uint32_t datagram_bytes_max() const noexcept;
   // Requires: the link is up.
