@@ -1,10 +1,10 @@
-// The messenger of the services of one shard. It has all providers of the shard: to itself, to the
-// other shards of the process, then, in any order, to the groups of [[group]] and [[process]] (on
-// the first shard) and to the peers of [verbs] (on the shard that [verbs] names).
+// The messenger of the services of one shard. It has all providers of the shard, in this order: the
+// shard itself; the other shards of the process; then, in any order, the groups of [[group]] and
+// [[process]] (on the first shard) and the peers of [verbs] (on the shard that [verbs] names).
 //
 // Endpoints are found by the name that the configuration gives to a shard, a process or a peer. If
 // a process or peer has a shard's name, the name means the shard. No process has a peer's name: the
-// configuration refuses that (configuration_checks.cc).
+// configuration refuses that (apps/peers/verbs_tables.cc).
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ namespace bedplate {
 
 class ShardMessenger final : public PollSource {
  public:
-  // `name` is the shard's, and outlives this object; `names`: the names of the process's messages.
+  // `name` is the shard's name; `names` are the names of the process's messages. Both outlive this
+  // object.
   ShardMessenger(const char* name, uint32_t shard, const MessageNames& names)
       : self_(shard, messenger_.dispatcher(), name) {
     messenger_.answer_names(names);
@@ -32,7 +33,7 @@ class ShardMessenger final : public PollSource {
 
   Messenger& messenger() noexcept { return messenger_; }
 
-  // Both add functions: before the loop runs; the argument outlives the loop.
+  // Call the next three functions before the loop runs; their arguments outlive the loop.
   void add_group(ShmProvider& group) {
     BP_DCHECK(std::find(groups_.begin(), groups_.end(), &group) == groups_.end());
     messenger_.add_provider(group);
@@ -43,7 +44,8 @@ class ShardMessenger final : public PollSource {
     messenger_.add_provider(peers);
     peers_ = &peers;
   }
-  // Sets the watch that waits on the bells of groups with other processes as members.
+  // Sets the watch that waits on the bells of groups with other processes as members. Requires:
+  // add_group() was called.
   void set_watch(BellWatch& watch) noexcept {
     BP_DCHECK(watch_ == nullptr && !groups_.empty());
     watch_ = &watch;

@@ -1,14 +1,15 @@
 // Reports to the supervisor of the process (systemd: platform/supervisor.h): each step of the boot,
-// that the appliance serves, how many alerts there are, that all shards make progress, and that it
-// ends.
+// that the appliance serves, how many alerts there are, that all shards make progress, and that the
+// appliance ends.
 //
-// The watchdog gets one answer in each half of its period, and only after a look at each shard:
+// Supervision answers the watchdog once in each half of its period, and only after a look at each
+// shard:
 //
 //     half of the period is over   note how many rounds each loop has made, wake sleeping loops
 //     at each turn after that      all have made a round since? then WATCHDOG=1, else nothing
 //
-// So the supervisor ends the process if a shard or the main thread is stuck. A process that the
-// supervisor itself or a debugger has stopped goes on as before once it is continued.
+// So the supervisor ends the process if a shard or the main thread is stuck. If a debugger or the
+// supervisor stops the process and continues it, the answers go on as before.
 #pragma once
 
 #include <cstdint>
@@ -39,13 +40,16 @@ class Supervision final : private ProgressListener {
   void begins(const char* step, const char* whose = "") noexcept;
   // Adds a loop to look at. Call it before the seal: it allocates. Both outlive serving.
   void watch(const Counter& rounds, Doorbell& doorbell);
-  // The appliance serves: from now on turn() is called at least every turn_ns_max().
+  // The appliance serves: from now on the caller calls turn() at least every turn_ns_max().
   void serves(uint64_t now_ns) noexcept;
   // The appliance ends: work that clients and files have begun may take `patience_ns`, the rest
   // kEndNs.
   void drains(uint64_t patience_ns) noexcept;
 
+  // Reports readiness until the supervisor has taken it, reports a changed number of alerts, and
+  // answers the watchdog. `now_ns` is monotonic_ns().
   void turn(uint32_t alert_count, uint64_t now_ns) noexcept;
+  // An eighth of the watchdog's period; all ones without a watchdog.
   uint64_t turn_ns_max() const noexcept;
 
   // Far longer than a step takes without a report of progress.

@@ -1,10 +1,10 @@
 // TLS for services whose connections are served by threads beside the shards (connection_thread.h),
-// if the program links it: libbedplate-tls.a, with OpenSSL behind it. Also the configuration keys
-// and counters that all services with TLS share.
+// if the program links libbedplate-tls.a, which uses OpenSSL. Also the check of the configuration
+// keys that all services with TLS share.
 //
-// The runtime refers to the archive by a weak symbol: a program without it links nothing of
-// OpenSSL, and refuses a configuration that asks for TLS here. A program with TLS asks for
-// bedplate_tls_part (-Wl,-u, in bedplate-tls.pc).
+// The runtime refers to the archive by a weak symbol. A program without the archive links nothing
+// of OpenSSL; its services of this kind refuse a configuration with TLS keys. A program with TLS
+// asks for bedplate_tls_part (-Wl,-u, in bedplate-tls.pc).
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,9 @@ struct TlsPart {
   // `where` appears in the log: "[server]". Allocations are charged to `heap_owner`. Both are
   // static.
   std::unique_ptr<TlsServer> (*make)(const char* where, const char* heap_owner);
-  uint64_t connection_bytes;  // memory of one session of wrap()
+  // Heap memory of one session of wrap(). OpenSSL's own memory comes on top, charged to
+  // `heap_owner` (TlsCredentials::heap_bytes).
+  uint64_t connection_bytes;
 };
 
 // nullptr: the program was linked without it.

@@ -3,9 +3,9 @@
  *
  * Link libbedplate.a and the C++ runtime (g++ does). A program that also links libbedplate-malloc.a
  * has the same heap behind malloc, and may free a block through either. C99. The functions of the
- * heap, except bp_support_level and bp_on_low_memory, may be called from any thread, but not from a
- * signal handler. Pointers may be NULL only if the comment says so. A broken requirement stops the
- * process, or the outcome is undefined. */
+ * heap, except bp_on_low_memory, may be called from any thread, but not from a signal handler.
+ * Pointers may be NULL only if the comment says so. A broken requirement stops the process, or the
+ * outcome is undefined. */
 #ifndef BEDPLATE_H
 #define BEDPLATE_H
 
@@ -48,9 +48,9 @@ int bp_add_heap(size_t bytes, size_t page_bytes);
 #define BP_SUPPORT_CHUNK 2u  /* pages that are freed entirely stay mapped */
 #define BP_SUPPORT_MUNMAP 4u /* munmap of pool memory is refused */
 
-/* The level, proved by a trial: allocates and frees 4 MB through each allocation function, and
- * tries munmap if the pool is sealed. Creates the heap if there is none. Threads: an exception to
- * the rule above: no other thread may allocate meanwhile. */
+/* Proves the level by a trial: allocates and frees 4 MB through each allocation function, and tries
+ * munmap if the pool is sealed. Creates the heap if there is none. Other threads may allocate
+ * meanwhile. */
 unsigned bp_support_level(void);
 
 /* The names of the bits in `level`: "FREE CHUNK MUNMAP"; "none" for 0. Static text. */
@@ -70,9 +70,10 @@ int bp_audit(char* text, size_t text_bytes);
  * removed. */
 typedef unsigned bp_owner;
 
-/* The owner called `name` ("heap:cache"); the first call for a name creates it. It may have at most
- * `limit_bytes` of the heap, counted as the heap takes memory for it (64 KiB and more at a time);
- * 0: no limit. Errors: 0 and errno ENOSPC when there are too many owners. */
+/* The owner called `name` ("heap:cache", at most 63 bytes: the rest is cut off); the first call for
+ * a name creates it. Each call sets the owner's limit: the owner may have at most `limit_bytes` of
+ * the heap, counted as the heap takes memory for it (64 KiB and more at a time). If `limit_bytes`
+ * is 0, there is no limit. Errors: 0 and errno ENOSPC when there are too many owners. */
 bp_owner bp_owner_create(const char* name, size_t limit_bytes);
 
 /* From now on the calling thread allocates for `owner`. Returns the previous owner. If there is no
@@ -80,13 +81,15 @@ bp_owner bp_owner_create(const char* name, size_t limit_bytes);
  * was returned by bp_owner_create or bp_owner_enter. */
 bp_owner bp_owner_enter(bp_owner owner);
 
-/* How much of the heap `owner` has, counted as above. Requires: as above. */
+/* The bytes of the heap that `owner` has, counted as for its limit. Requires: as for
+ * bp_owner_enter. */
 size_t bp_owner_used_bytes(bp_owner owner);
 
-/* Calls `function(context)` when less than `free_bytes` of the heap are free: once, until more is
- * free again; and for each request that would fail, which then succeeds if the function frees
- * enough. It runs within a malloc call, in any thread: it may free and allocate, and must not wait
- * for other threads. NULL: ends the calls. Threads: call it before other threads start. */
+/* Calls `function(context)` when the free bytes of the heap fall below `free_bytes`, and again only
+ * after they have risen above it in between. Also calls it before a request fails while fewer than
+ * `free_bytes` are free; the request then succeeds if the function frees enough. The function runs
+ * within a malloc call, in any thread: it may free and allocate, and must not wait for other
+ * threads. If `function` is NULL, the calls end. Threads: call it before other threads start. */
 void bp_on_low_memory(size_t free_bytes, void (*function)(void* context), void* context);
 
 /* ---- Messages ----
@@ -121,8 +124,8 @@ typedef enum bp_outcome {
 } bp_outcome;
 
 /* A completion: `call` runs once, at an operation's end, from bp_poll, bp_wait or bp_member_arm of
- * the member that started it; a service's from the loop of its shard. The caller owns it and does
- * not move it until then. */
+ * the member that started the operation. For a service's member it runs from the loop of the shard.
+ * The caller owns the completion and does not move it until then. */
 typedef struct bp_completion {
   void* reserved; /* Bedplate's */
   void (*call)(struct bp_completion* self, bp_outcome outcome);
@@ -172,8 +175,8 @@ typedef enum bp_peer_event {
 } bp_peer_event;
 
 /* Calls `function` for each such event, within bp_poll, bp_wait and bp_member_arm of every member
- * of this process, so on the threads of all; `number` is the other member's, and has no meaning
- * with BP_POOL_GONE. NULL: ends the calls. Call it before bp_join. */
+ * of this process, so on the threads of all. `number` is the other member's number; it has no
+ * meaning with BP_POOL_GONE. If `function` is NULL, the calls end. Call it before bp_join. */
 typedef void (*bp_peer_handler)(void* context, bp_peer_event event, unsigned number);
 void bp_on_peer(bp_peer_handler function, void* context);
 
@@ -189,7 +192,7 @@ int bp_join(const char* socket, const char* process, unsigned member_count, unsi
 
 /* Leaves the pool. Nothing that came from bp_join may be used any more, but the pool stays mapped.
  * A process that ends without bp_leave counts as dead: the others notice, and the owner logs it.
- * Requires: bp_join, and no other thread uses a member. Once. */
+ * Requires: bp_join; no other thread uses a member; called once. */
 void bp_leave(void);
 
 /* Why the last function failed in this thread: what was being done, the system's answer, and the
@@ -245,18 +248,19 @@ int bp_member_fd(bp_member* self);
  * bp_member_fd. */
 int bp_member_arm(bp_member* self);
 
-/* A callback for space in a queue: `call` runs once, from a later bp_poll or bp_wait, when the
- * queue of a peer that returned BP_AGAIN takes messages again, or the peer is gone. Then send
- * again. If this returns BP_AGAIN again (a loan, a long message), call bp_notify_room again; `call`
- * may do so itself. The caller does not touch the struct until `call` runs. */
+/* A callback for space in a queue: `call` runs once, from a later bp_poll, bp_wait or
+ * bp_member_arm, when the queue of a peer that returned BP_AGAIN takes messages again, or the peer
+ * is gone. Then send again. If the send returns BP_AGAIN again (a loan, a long message), call
+ * bp_notify_room again; `call` may do so itself. The caller does not touch the struct until `call`
+ * runs, or until bp_take_back_room. */
 typedef struct bp_room_call {
   uint64_t reserved[4];
   void (*call)(struct bp_room_call* self);
   void* context; /* for `call` */
 } bp_room_call;
-/* Requests that callback. The peer sends no notification of space, so bp_wait returns, and
- * bp_member_fd becomes readable, from time to time meanwhile, every 200 us at first. Requires:
- * `room` is not waiting already. */
+/* Requests that callback. The peer sends no notification of space. So bp_wait returns, and
+ * bp_member_fd becomes readable, from time to time meanwhile: every 200 us at first, later every
+ * 50 ms. Requires: `room` is not waiting already. */
 void bp_notify_room(bp_member* self, bp_endpoint* to, bp_room_call* room);
 /* Cancels the request: `call` does not run any more. Does nothing if `room` is not waiting. */
 void bp_take_back_room(bp_member* self, bp_room_call* room);
@@ -310,19 +314,20 @@ bp_status bp_flush(bp_endpoint* to, bp_completion* done);
  * bp_error_text has the reason. */
 bp_endpoint* bp_connect_by_name(bp_member* self, const char* name);
 
-/* A query for a message number. The caller does not touch it until `answered` is called, once, with
- * the peer's number of the message; -1: the peer has no such message. */
+/* A query for a message number. `answered` is called once, from a later bp_poll, bp_wait or
+ * bp_member_arm, with the peer's number of the message; -1: the peer has no such message. The
+ * caller does not touch the query until then, or until bp_take_back_query. */
 typedef struct bp_number_query {
   uint64_t reserved[4];
   void (*answered)(struct bp_number_query* self, int number);
   void* context; /* for `answered` */
 } bp_number_query;
-/* Asks for the number of the peer's message "SERVICE.MESSAGE". Returns the same as bp_am_send; only
- * after BP_DONE an answer comes. */
+/* Asks for the number of the peer's message "SERVICE.MESSAGE". Returns the same as bp_am_send, and
+ * BP_TOO_LONG for a name over 47 bytes. An answer comes only after BP_DONE. */
 bp_status bp_ask_number(bp_member* self, bp_endpoint* peer, const char* name,
                         bp_number_query* query);
-/* Cancels the query: `answered` is not called any more, and the caller may reuse `query`. For a
- * peer that died before it answered. Does nothing if the query was not sent, or was answered. */
+/* Cancels the query: `answered` is not called any more, and the caller may reuse `query`. Call it
+ * if the peer dies before it answers. Does nothing if the query was not sent, or was answered. */
 void bp_take_back_query(bp_member* self, bp_number_query* query);
 
 /* ---- RDMA ----
@@ -335,7 +340,7 @@ void bp_take_back_query(bp_member* self, bp_number_query* query);
  * process is not planned to use verbs, or there is no device. Call it before bp_join. */
 void bp_use_verbs(void);
 
-/* Its protection domain, with its context, and its port. Ownership: Bedplate's.
+/* The device's protection domain, with its context, and the device's port. Ownership: Bedplate's.
  * Requires: bp_use_verbs and bp_join. Threads: any. */
 struct ibv_pd* bp_verbs_domain(void);
 unsigned bp_verbs_port(void);

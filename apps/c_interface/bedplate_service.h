@@ -42,24 +42,28 @@ typedef struct bp_methods bp_methods;           /* the table that a service adds
 typedef struct bp_control_call bp_control_call; /* one request of the control socket */
 typedef struct bp_json bp_json;                 /* writes its answer */
 
-/* A service: its functions, in the order of calls, on the main thread unless another is named. Each
- * may be NULL: then it has no such step. Everything it points to outlives bp_main. */
+/* A service and its functions, in the order of calls except for `methods`. They are called on the
+ * main thread unless another is named. Each function may be NULL: then the service has no such
+ * step. Everything the struct points to outlives bp_main. */
 typedef struct bp_service {
   const char* name; /* 1 to 32 of a-z, 0-9 and -: its table, its counters, "heap:NAME" */
   void* self;       /* passed to all functions */
   void (*describe)(void* self, bp_table* table);
   int (*plan)(void* self, bp_plan* plan); /* the same at each call */
   int (*create)(void* self, bp_context* context);
-  void (*start)(void* self, unsigned shard); /* on the thread of each shard */
-  /* Finish all that has begun, take nothing new, then call bp_drained. Called on the thread of each
-   * shard; bp_listen takes no more connections there. NULL: there is nothing to finish. */
+  void (*start)(void* self, unsigned shard); /* on the thread of each shard, before its loop runs */
+  /* Finish all that has begun, and take nothing new. Called on the thread of each shard; bp_listen
+   * has stopped listening there. The service calls bp_drained once all its shards have finished.
+   * NULL: there is nothing to finish. */
   void (*drain)(void* self, unsigned shard);
-  void (*methods)(void* self, bp_methods* methods); /* after create; also to print the methods */
+  /* Called after create, and also to print the methods while nothing runs. */
+  void (*methods)(void* self, bp_methods* methods);
 } bp_service;
 
-/* Runs the command of the command line (run, plan, check, keys, counters, doctor, stats, perf; as
- * the first process of an image, the machine), with these services. Returns the exit code: 0 good,
- * 1 boot or run failure, 2 usage or configuration. Once in a process. */
+/* Runs the command of the command line (run, plan, check, keys, counters, doctor, stats, top,
+ * trace, ctl, perf) with these services; as the first process of an image, it runs the machine.
+ * Returns the exit code: 0 good, 1 boot or run failure, 2 usage or configuration. Call it once in a
+ * process. */
 #define bp_main(count, words, services, service_count) \
   bp_main_of(BP_VERSION, sizeof(bp_service), count, words, services, service_count)
 int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
@@ -83,7 +87,8 @@ void bp_table_boolean(bp_table* table, const char* key, int* value, const char* 
  * long as the appliance. */
 void bp_table_text(bp_table* table, const char* key, const char** value, size_t bytes_max,
                    const char* help);
-/* A shard by its name; *value becomes its number; without the key, the first shard's. */
+/* A shard by its name; *value becomes its number. Without the key *value stays as it is: set it to
+ * 0, the first shard, which the documentation names as the default. */
 void bp_table_shard(bp_table* table, const char* key, unsigned* value, const char* help);
 /* 1 to 8 addresses, for bp_listen; the file must have the key. The table also gets a key
  * plain_text: docs/configuration.md. */
@@ -123,8 +128,9 @@ size_t bp_control_text(const bp_control_call* call, const char* parameter, char*
 uint64_t bp_control_number(const bp_control_call* call, const char* parameter);
 int bp_control_boolean(const bp_control_call* call, const char* parameter);
 
-/* Calls `function` on the loop's thread, after the method has returned; `function` ends the
- * answer. */
+/* Calls `function` on the loop's thread, after the method has returned; `function` ends the answer.
+ * If the loop does not call it within two seconds, the client gets an error. Requires: not called
+ * on that thread. */
 void bp_control_go_on(bp_control_call* call, bp_loop* loop,
                       void (*function)(void* context, bp_control_call* call), void* context);
 /* Refuses the request: what was being done, the answer, the cure. */
@@ -145,8 +151,9 @@ void bp_json_text(bp_json* json, const char* text);
 void bp_json_number(bp_json* json, uint64_t number);
 void bp_json_boolean(bp_json* json, int value);
 
-/* ---- Its plan: in plan. If it makes no sense, the boot fails and names the service. Shards are
- * numbered from 0, in the order of [[shard]]; several calls for one shard add up ---- */
+/* ---- Its plan: in plan. A plan that makes no sense ends the boot, with an error that names the
+ * service. Shards are numbered from 0, in the order of [[shard]]; several calls for one shard add
+ * up ---- */
 
 /* How many shards there are. */
 unsigned bp_plan_shard_count(const bp_plan* plan);
@@ -158,13 +165,14 @@ void bp_plan_heap(bp_plan* plan, size_t bytes);
 /* Heap memory that it takes while it serves, on `thread_count` threads. It is kept for this service
  * alone, however full the heap is. Each thread costs at least 4 MiB. */
 void bp_plan_kept_heap(bp_plan* plan, size_t bytes, unsigned thread_count);
-/* Connections at once, set by `key` of its table; NULL: by no key. */
+/* The most connections that are open at once. `key` of its table sets the number; NULL: no key
+ * does. */
 void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key);
-/* Timers that may be armed at once, and poll sources. */
+/* The most timers that are armed at once, and the number of poll sources. */
 void bp_plan_timers(bp_plan* plan, unsigned shard, unsigned count);
 void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count);
-/* Descriptors that are watched (bp_watch_start) and connections in progress (bp_stream_connect), at
- * once. */
+/* The most descriptors that are watched (bp_watch_start) and connections in progress
+ * (bp_stream_connect) at once, together. */
 void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count);
 /* A datagram socket called `name`, for bp_datagram_create. `buffer_count` buffers (1 to 1048576)
  * hold received and kept datagrams; `buffer_bytes` is the size of each, a multiple of 64 up to
@@ -193,12 +201,13 @@ void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading
 /* The memory that was planned as `owner`, zeroed; it can be taken once. Stores its size in *bytes
  * (may be NULL). Errors: NULL: it is not planned, or was handed out before. */
 void* bp_carve(bp_context* context, const char* owner, size_t* bytes);
-/* Requires: it is planned, and not as a histogram. Only one thread writes to it. */
+/* The counter or gauge that was planned as `name`. Requires: it is planned, and not as a histogram.
+ * Only one thread writes to it. */
 bp_counter* bp_counter_of(bp_context* context, const char* name);
 void bp_counter_add(bp_counter* counter, uint64_t amount);
 void bp_counter_set(bp_counter* counter, uint64_t value);
-/* Requires: it is planned as a histogram. Only one thread writes to it. Cost: 2 ns for each
- * value. */
+/* The histogram that was planned as `name`. Requires: it is planned as a histogram. Only one thread
+ * writes to it. Cost: 2 ns for each value. */
 bp_histogram* bp_histogram_of(bp_context* context, const char* name);
 void bp_histogram_add(bp_histogram* histogram, uint64_t value);
 
@@ -228,7 +237,7 @@ bp_member* bp_shard_member(bp_context* context, unsigned shard);
  * planned. */
 int bp_message_number(bp_context* context, const char* name);
 
-/* Reports that the drain is complete. Threads: any. */
+/* Reports that the drain is complete on all shards. Threads: any. */
 void bp_drained(bp_context* context);
 
 /* ---- On the shard's thread, or in create ---- */
@@ -244,9 +253,9 @@ typedef struct bp_timer {
   void (*expired)(void* context);
   void* context;
 } bp_timer;
-/* Calls `expired` once, `after_ns` from bp_loop_now_ns; moves it if it is armed. `expired` may arm
- * it again. Requires: it is planned. Ownership: the caller does not move `timer` while it is
- * armed. */
+/* Calls `expired` once, `after_ns` from bp_loop_now_ns. If the timer is armed already, changes its
+ * time. `expired` may arm it again. Requires: the timer is planned. Ownership: the caller does not
+ * move `timer` while it is armed. */
 void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns);
 /* Disarms the timer: `expired` is not called any more. Does nothing if it is not armed. */
 void bp_timer_cancel(bp_loop* loop, bp_timer* timer);
@@ -259,7 +268,7 @@ typedef struct bp_call {
 } bp_call;
 /* Makes the loop's thread call `function` soon. If the call is pending already, it is made once,
  * and `function` sees all that both callers wrote before. After the loop has stopped, no call is
- * made. Neither allocates nor locks. Threads: any. */
+ * made. bp_post neither allocates nor locks. Threads: any. */
 void bp_post(bp_loop* loop, bp_call* call);
 
 /* Takes over the connection `fd`, and closes it in bp_stream_close. Requires: it is not open.
@@ -280,10 +289,11 @@ void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
                     void (*done)(void* context, int64_t result), void* context);
 
 /* Connects it to "tcp:ADDRESS:PORT" or "unix:/PATH"; a watch must be planned. `connected` is called
- * once, never from within: 0: it is open; or -errno: -ECONNREFUSED; -ETIMEDOUT, also after
- * `time_ns_max` (0: as long as the kernel tries); -ECANCELED after bp_stream_abort.
- * Requires: it is not open. Returns 0, or an errno value: then nothing is called (EINVAL: the
- * address; bp_error_text). */
+ * once, never from within the call. `result` is 0 if the stream is open, else -errno: among others
+ * -ECONNREFUSED; -ETIMEDOUT, also after `time_ns_max` (0: as long as the kernel tries); -ECANCELED
+ * after bp_stream_abort; -EAGAIN if the backlog of a Unix socket is full. Requires: it is neither
+ * open nor connecting. Returns 0 or an errno value; after an error `connected` is not called. For
+ * EINVAL, a wrong address, bp_error_text has the reason. */
 int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_max,
                       void (*connected)(void* context, int result), void* context);
 
@@ -291,15 +301,16 @@ int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_m
  * active. */
 typedef struct bp_watch {
   uint64_t reserved[5];
-  int fd;          /* of any kind that poll(2) knows; open until bp_watch_stop */
+  int fd;          /* of any kind that epoll(7) accepts; open until bp_watch_stop */
   unsigned events; /* POLLIN, POLLOUT, ...; POLLERR and POLLHUP always come */
   /* Called repeatedly while the descriptor is ready, never from within a function here. POLLNVAL:
    * the descriptor was closed, and the watch has ended. `ready` may stop and start any watch. */
   void (*ready)(void* context, unsigned events);
   void* context;
 } bp_watch;
-/* Returns 0 or an errno value: EBADF, EINVAL, EPERM (a file), EEXIST, ENOSPC (more than planned).
- * Requires: the watch is not active. */
+/* Returns 0 or an errno value: EBADF, EINVAL, EPERM (a regular file or a directory), EEXIST (a
+ * watch has the descriptor already), ENOSPC (more than planned). Requires: the watch is not
+ * active. */
 int bp_watch_start(bp_loop* loop, bp_watch* watch);
 /* Ends the watch: `ready` is not called any more. Does nothing if the watch is not active. */
 void bp_watch_stop(bp_loop* loop, bp_watch* watch);
@@ -308,16 +319,16 @@ void bp_watch_stop(bp_loop* loop, bp_watch* watch);
  * Threads: the socket's shard; create may also call bp_datagram_open and bp_datagram_join ---- */
 
 typedef struct bp_ip {
-  int family; /* AF_INET or AF_INET6; 0: none */
-  unsigned char bytes[16];
+  int family;              /* AF_INET or AF_INET6; 0: none */
+  unsigned char bytes[16]; /* in network order; IPv4: the first four, the others are 0 */
 } bp_ip;
 typedef struct bp_datagram_address {
   bp_ip ip;
-  uint16_t port; /* as a number, not in network order */
-  uint32_t interface_index;
+  uint16_t port;            /* as a number, not in network order */
+  uint32_t interface_index; /* of a link-local address (fe80::...); else 0 */
 } bp_datagram_address;
-/* Reads "192.0.2.1:5004" or "[2001:db8::1]:5004"; port 0: the system chooses. Numeric addresses
- * only. Returns 0. Errors: -1: no such address. Threads: any. */
+/* Reads "192.0.2.1:5004" or "[2001:db8::1]:5004". With port 0 the system chooses the port. Takes
+ * numeric addresses only. Returns 0. Errors: -1: `text` is no such address. Threads: any. */
 int bp_datagram_address_of(const char* text, bp_datagram_address* address);
 
 /* A datagram. `received` may use it until it returns, or, if it is kept, until
@@ -325,7 +336,7 @@ int bp_datagram_address_of(const char* text, bp_datagram_address* address);
 typedef struct bp_received {
   void* bytes;
   uint32_t byte_count;
-  uint32_t segment_bytes; /* the size of each of several joined ones; 0: it is one */
+  uint32_t segment_bytes; /* of each joined datagram, the last may have fewer; 0: a single one */
   bp_datagram_address from;
   bp_ip to;
   uint64_t received_ns;       /* since 1970; 0: unknown */
@@ -336,7 +347,7 @@ typedef struct bp_received {
 typedef struct bp_outgoing {
   const void* bytes;
   uint32_t byte_count;
-  uint32_t segment_bytes; /* is cut into datagrams of this size; 0: it is one */
+  uint32_t segment_bytes; /* it is cut into datagrams of this size; 0: it is one datagram */
   bp_datagram_address to; /* none: the peer */
   bp_ip from;             /* none: the system chooses */
   unsigned char ecn;
@@ -344,19 +355,19 @@ typedef struct bp_outgoing {
 
 /* Zeroed except for the wanted options; only bp_datagram_open reads it. */
 typedef struct bp_datagram_options {
-  bp_datagram_address local;
+  bp_datagram_address local;    /* to bind to; 0.0.0.0 or [::]: all addresses of that family */
   bp_datagram_address peer;     /* none: not connected */
   uint32_t receive_queue_bytes; /* 0: the system's default */
-  uint32_t send_queue_bytes;
+  uint32_t send_queue_bytes;    /* the same */
   int shares_port;
-  int joins_received;     /* requires buffers of 65536 bytes */
-  unsigned service_class; /* 0..63 */
-  const char* multicast_interface;
-  unsigned multicast_hops; /* 0: 1 */
-  int hides_own_multicast; /* this machine does not receive its own multicast */
+  int joins_received;              /* requires buffers of 65536 bytes */
+  unsigned service_class;          /* 0..63 */
+  const char* multicast_interface; /* NULL: as the routes say */
+  unsigned multicast_hops;         /* 0 means 1; more than 255 means 255 */
+  int hides_own_multicast;         /* this machine does not receive its own multicast */
   /* Called from the loop, never from within a function here. All but `received` may be NULL.
-   * has_room: called once after EAGAIN, when there is space again. failed: an earlier datagram did
-   * not arrive (ECONNREFUSED, EHOSTUNREACH, EMSGSIZE); `to` may be none. */
+   * has_room is called once after EAGAIN, when there is space again. failed reports that an earlier
+   * datagram did not arrive (ECONNREFUSED, EHOSTUNREACH, EMSGSIZE); `to` may be none. */
   void (*received)(void* self, bp_received* datagrams, size_t count);
   void (*has_room)(void* self);
   void (*failed)(void* self, int error_number, const bp_datagram_address* to);
@@ -368,7 +379,7 @@ int bp_datagram_open(bp_datagram_socket* socket, const bp_datagram_options* opti
  * errno value. Requires: it is open, and was not started. */
 int bp_datagram_start(bp_datagram_socket* socket);
 /* Closes it: no callback is called any more. It may be opened again; kept datagrams stay valid
- * until then. Does nothing if it is not open. */
+ * until the next open. Does nothing if it is not open. */
 void bp_datagram_close(bp_datagram_socket* socket);
 /* The bound address, with the port that the system chose; none if it is not open. */
 bp_datagram_address bp_datagram_local(const bp_datagram_socket* socket);
@@ -380,12 +391,12 @@ int bp_datagram_join(bp_datagram_socket* socket, const bp_ip* group, const bp_ip
 int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
                       const char* interface);
 /* Sends in order; *sent_count (may be NULL) becomes the number of datagrams that were sent whole.
- * Returns 0: all; EAGAIN: the queue is full, and has_room will be called; or an errno value: the
- * next datagram cannot be sent. If only a part of a segmented datagram was sent, that part is
- * removed from its front. */
+ * Returns 0 if all were sent; EAGAIN if the queue is full, and has_room will be called; another
+ * errno value if the next datagram cannot be sent. If only a part of a segmented datagram was sent,
+ * that part is removed from its front. Requires: it is open, and was started. */
 int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
                      size_t* sent_count);
-/* Gives back a kept datagram, by any address within it. */
+/* Gives back a kept datagram, by any address within it. Requires: it is kept. */
 void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
 
 /* ---- Files: planned, open before create, operated on from the shard's thread ---- */
@@ -397,15 +408,16 @@ enum {
   BP_FILE_CREATE = 2,   /* if missing, for its owner alone; needs BP_FILE_WRITABLE */
   BP_FILE_DIRECT = 4    /* past the page cache: bp_file_alignment */
 };
-/* In plan: the file, or block device, at `path`, which begins with /, opened for `shard`. `name`: 1
- * to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`. `key`: the key of its table
- * with the path, or NULL. At most `operations_max` (1 to 1024) operations are in flight at once;
- * others wait, in order. */
+/* Call it in plan. Plans the file, or block device, at `path`, which begins with /; it is opened
+ * for `shard`. `name` is 1 to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`.
+ * `key` is the key of its table with the path, or NULL. At most `operations_max` (1 to 1024)
+ * operations are in flight at once; others wait, in order. */
 void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* path,
                   const char* key, unsigned flags, unsigned operations_max);
-/* In create: it is open, and lives as long as the appliance. Errors: NULL: it is not planned. */
+/* The file that was planned as `name`, open; it lives as long as the appliance. Call it in create.
+ * Errors: NULL: it is not planned. */
 bp_file* bp_file_of(bp_context* context, const char* name);
-/* Its size when it was opened. */
+/* Its size when it was opened; for a block device, its capacity. */
 uint64_t bp_file_bytes(const bp_file* file);
 /* Memory, offset and bytes must be multiples of this: 1, except with BP_FILE_DIRECT. */
 uint32_t bp_file_alignment(const bp_file* file);
@@ -418,20 +430,23 @@ typedef struct bp_file_operation {
 } bp_file_operation;
 
 /* Each calls `done` once, on the shard, never from within the call; until then the memory must stay
- * allocated. `result`: for a read the bytes up to the end of the file, for a write all bytes,
- * otherwise 0; or -errno. EOPNOTSUPP: the file system cannot do it; ECANCELED: the shard stops.
- * Operations in flight together take place in any order; a sync covers operations that had
- * completed before it began. If the kernel has not ended an operation when the shard stops, `done`
- * is not called. Requires: `operation` is not in flight. Threads: the shard's. */
+ * allocated. `result` is the bytes up to the end of the file for a read, all bytes for a write,
+ * else 0; or -errno. After an error of a write, a part may have been written. -EOPNOTSUPP: the file
+ * system cannot do it; -ECANCELED: the shard stops, and the operation never began. Operations in
+ * flight together take place in any order; a sync covers operations that had completed before it
+ * began. If the kernel has not ended an operation when the shard stops, `done` is not called.
+ * Requires: `operation` is not in flight. Threads: the shard's. */
 void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_t bytes,
                   uint64_t offset, void (*done)(void* context, int64_t result), void* context);
 void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from, size_t bytes,
                    uint64_t offset, void (*done)(void* context, int64_t result), void* context);
-/* Writes all completed writes to the medium; `data_only`: without the file's times (fdatasync). */
+/* Syncs all completed writes to the medium; with `data_only` without the file's times
+ * (fdatasync). */
 void bp_file_sync(bp_file* file, bp_file_operation* operation, int data_only,
                   void (*done)(void* context, int64_t result), void* context);
-/* For a range of the file: allocate takes blocks, and the file grows; write_zeroes writes zeros;
- * discard frees the blocks, and the range reads as zeros. */
+/* These change a range of the file. allocate allocates its blocks. write_zeroes writes zeros, and
+ * the blocks stay allocated. Both make the file grow to hold the range. discard frees the blocks:
+ * the range reads as zeros, and the size stays. */
 void bp_file_allocate(bp_file* file, bp_file_operation* operation, uint64_t bytes, uint64_t offset,
                       void (*done)(void* context, int64_t result), void* context);
 void bp_file_write_zeroes(bp_file* file, bp_file_operation* operation, uint64_t bytes,

@@ -1,5 +1,5 @@
-// Declarations that the parts of the C interface share. It has several files, so that a program
-// links only the parts of the archive that it uses.
+// Declarations that the parts of the C interface share. The interface has several files, so that a
+// program links only the parts of the archive that it uses.
 #pragma once
 
 #include "apps/c_interface/bedplate.h"
@@ -13,7 +13,7 @@ struct bp_member {
     void* context = nullptr;
   };
   bedplate::Messenger* messenger = nullptr;
-  bedplate::MemberDescriptor* descriptor = nullptr;  // after bp_member_fd
+  bedplate::MemberDescriptor* descriptor = nullptr;  // set by bp_member_fd
   unsigned number = 0;
   Handler handlers[bedplate::kAmCount];
 };

@@ -4,8 +4,9 @@
 // name is an error with file, line and column; the parser guesses nothing and ignores nothing.
 // Parsing starts nothing and touches no device: the same function serves `run`, `plan` and `check`.
 // docs/configuration.md describes every key, with its range; a test compares its list with the
-// parser's. The structs here hold the values of the keys. They are read once and not changed
-// afterwards: any thread may read them. Units are in the names.
+// parser's. The structs here hold the values of the keys. An appliance does not change them after
+// it has read them, so any thread may read them; only `plan --explain` tries other values
+// (apps/boot/loaded_configuration.h). Units are in the names.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ struct ApplianceSettings {
   std::string runtime_directory = "/run/bedplate";
   uint32_t drain_timeout_ms = 5000;
   uint32_t trace_requests = 4096;  // the last requests of each shard; 0: no traces
-  std::string user;                // it replaces root once memory is taken; empty: none
+  std::string user;                // replaces root once memory is taken; empty: no change
 };
 
 // Guards the sealed pool against calls that would take its memory away, beside the wrapped libc
@@ -129,7 +130,7 @@ struct Configuration {
   std::vector<ProcessSettings> processes;
   MessagesSettings messages;
   std::vector<Service*> services;  // those with a table, in the order of the program's list
-  // By the service's name, for each service with addresses in its table.
+  // The key plain_text of each service with addresses in its table, by the service's name.
   std::map<std::string, PlainText, std::less<>> plain_text;
   bool is_first_process = false;  // of an image; not set by the file
   uint64_t text_bytes = 0;        // size of the file

@@ -8,12 +8,12 @@
 
 namespace bedplate {
 
-// Each is called after its table is read. Both fill in defaults that depend on other keys.
+// These check one table after it is read, and fill in defaults that depend on its other keys.
 void check_group(ReadTable& table, GroupSettings& group);
 void check_process(ReadTable& table, ProcessSettings& process);
 
-// Called once the whole file is read, with the names of shards and groups looked up. Fills in
-// defaults that depend on other tables.
+// Called after the whole file is read, and the names of shards and groups are looked up. Fills in
+// defaults that depend on other tables, and adds the spare members of processes to their groups.
 void check_across_tables(ReadTable& file, Configuration& all);
 
 }  // namespace bedplate

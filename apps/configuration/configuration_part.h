@@ -31,13 +31,14 @@ struct ConfigurationPart {
                                  const std::vector<SegmentRequest>& segments);
 };
 
-// Each calls this function of all parts that are linked in, in the order of docs/configuration.md.
+// Each of these functions calls the function of that name in all linked parts, in the order of
+// docs/configuration.md.
 void describe_parts(ConfigurationTable& file, Configuration& all);
 void check_parts(ReadTable& file, const Configuration& all);
 Result<void> check_segments_of_parts(const Configuration& all,
                                      const std::vector<SegmentRequest>& segments);
 
-// The part that would bring the table of this name ("init") if it were linked; its package is
+// The name of the part that has the table ("init"), if the program lacks that part; its package is
 // bedplate-NAME. Static text. nullptr: no part has such a table, or the part is linked.
 const char* missing_part(std::string_view table) noexcept;
 

@@ -1,8 +1,8 @@
 // The problems of a configuration: the reader and the checks of tables add them.
 //
-// One report has all of them. The object also remembers the refused keys and tables: a check across
-// keys is skipped if one of its keys was refused, since it would blame the wrong line. Threads: one
-// (it allocates).
+// One report lists the first 64 of them, and counts the rest. The object also remembers the refused
+// keys and tables: a check across keys is skipped if one of its keys was refused, since it would
+// blame the wrong line. Threads: one (it allocates).
 #pragma once
 
 #include <functional>
@@ -24,11 +24,13 @@ class ConfigurationProblems {
     all_.push_back({position, std::move(answer), std::move(cure)});
   }
 
-  // `path`: a key with its table ("pool.bytes"), or a table, which has no usable value somewhere.
+  // Marks a key with its table ("pool.bytes"), or a table, as refused: somewhere in the file it has
+  // no usable value.
   void mark_refused(std::string path) { refused_.insert(std::move(path)); }
   bool was_refused(std::string_view path) const { return refused_.contains(path); }
 
-  // Every problem of the file at `path`, in the order of the file; each is of kind kConfiguration.
+  // The problems of the file at `path`, in the order of the file; each is of kind kConfiguration.
+  // After the first 64, one more error says how many there are from there on.
   std::vector<Error> errors(const char* path) const;
 
  private:

@@ -1,7 +1,7 @@
 // The reader of a configuration: one walk over the file by its description (configuration_table.h),
 // then the rules between keys (configuration_checks.h).
 //
-// The walk goes on after a problem, so that all are reported.
+// The walk goes on after a problem, so that all are reported. Threads: one (it allocates).
 #pragma once
 
 #include <memory>
@@ -25,11 +25,14 @@ class ConfigurationReader {
     bool is_one_of_several = false;  // [[table]]
   };
 
-  // `file` describes the variables that the reader sets, also those of `configuration`. References
-  // are names of its shards and groups.
+  // `file` describes the variables that the reader sets, including those of `configuration`. Keys
+  // that name a shard or a group refer to those of `configuration`. Both arguments outlive this
+  // object.
   ConfigurationReader(const ConfigurationTable& file, const Configuration& configuration)
       : file_(file), configuration_(configuration) {}
 
+  // Sets the variables, and collects the problems. Requires: called once. `root` outlives the
+  // tables of take_tables().
   void read(const TomlNode& root);
   // The tables that were read, without the root table; they point into `root`. Requires: read() was
   // called.
@@ -37,7 +40,7 @@ class ConfigurationReader {
   // Checks only the rules between keys, on variables that were changed since read(). `root` is the
   // same as in read().
   void check(const TomlNode& root, const std::vector<Kept>& tables);
-  // Every problem, in file order; each is of kind kConfiguration.
+  // As ConfigurationProblems::errors().
   std::vector<Error> problems(const char* path) const { return problems_.errors(path); }
 
  private:

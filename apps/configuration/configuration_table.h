@@ -172,19 +172,20 @@ class ConfigurationKey {
 
   // Whether its value is a number: an integer or a size.
   bool is_number() const noexcept { return type_ == Type::kInteger || type_ == Type::kSize; }
-  // The present value of its variable; nothing: no value. Requires: is_number(), here and below.
+  // The present value of its variable; nothing: no value. Both functions require is_number().
   std::optional<uint64_t> number() const { return variable_.load(); }
   void set_number(std::optional<uint64_t> number) const { variable_.set(number); }
-  // Stores a value of the file, moving from it, in the variable; adds it as an element if the key
-  // is a list.
+  // Moves a value of the file into the variable; adds it as an element if the key is a list. The
+  // name of a shard or a group becomes a reference of the table, which is looked up later.
   void store(Value& value) const { variable_.store(value); }
   // Empties the variable of a list, which holds the default until then. Requires: is_list().
   void clear() const { variable_.clear(); }
 
   const std::string& name() const noexcept { return name_; }
   Type type() const noexcept { return type_; }
-  uint64_t min() const noexcept { return min_; }  // of the value; bytes of names, texts and paths;
-  uint64_t max() const noexcept { return max_; }  // elements of lists
+  // The range of a number, of the bytes of a name, text or path, or of the elements of a list.
+  uint64_t min() const noexcept { return min_; }
+  uint64_t max() const noexcept { return max_; }
   Rule rule() const noexcept { return rule_; }
   bool is_required() const noexcept { return is_required_; }
   bool is_unique() const noexcept { return is_unique_; }
@@ -287,7 +288,8 @@ class ConfigurationTable {
                {.store = [to](Key::Value& value) { to->push_back(std::move(value.address)); },
                 .clear = [to] { to->clear(); }});
   }
-  // The name of a shard, stored as its index among [[shard]]; 0 without the key.
+  // The name of a shard, stored as its index among [[shard]]. Requires: the variable is 0, so that
+  // the default is the first shard.
   Key& shard(const char* name, uint32_t* to) {
     return add(name, Type::kShard, 0, 0, "the first shard",
                {.store = [this, to](Key::Value& value) {
@@ -309,7 +311,8 @@ class ConfigurationTable {
     return add(name, Type::kShards, 1, max, "", {.store = store, .clear = [to] { to->clear(); }})
         .unique();
   }
-  // The name of a group, stored as its index; 0 without the key.
+  // The name of a group, stored as its index. Requires: the variable is 0, so that the default is
+  // the first group.
   Key& group(const char* name, uint32_t* to) {
     return add(name, Type::kGroup, 0, 0, "the first group",
                {.store = [this, to](Key::Value& value) {
@@ -361,8 +364,8 @@ class ConfigurationTable {
 
   // ---- Tables within this one; their settings have a function describe() ----
 
-  // A service's table: [name], at most once, or [[name]], at most `max` times. `describe` is called
-  // for each table in the file.
+  // A service's table: [name], at most once, if `max` is 0; else [[name]], at most `max` times.
+  // `describe` is called for each table in the file, and for a sample.
   void service(const char* name, uint64_t max, std::function<void(ConfigurationTable&)> describe) {
     add_table(name, false, max, std::move(describe));
   }
@@ -396,7 +399,7 @@ class ConfigurationTable {
     std::string name;  // with the tables around it
     bool is_required;
     uint64_t max_count;                                 // of [[table]]; 0: one [table]
-    std::function<void(ConfigurationTable&)> describe;  // called for each table in the file
+    std::function<void(ConfigurationTable&)> describe;  // for each table in the file, and samples
 
     std::string_view own_name() const noexcept {
       return std::string_view(name).substr(name.rfind('.') + 1);

@@ -1,4 +1,5 @@
 // Checks of a configuration's values: type and range of one value, and clashes between two.
+// Threads: any (they allocate).
 #pragma once
 
 #include <string>
@@ -8,9 +9,9 @@
 
 namespace bedplate {
 
-// Reads `node` into `value`; leaves value->position as it is. For a key that takes a list, `node`
-// is one element; addresses are read as texts. Returns what is wrong, to follow the key's name ("is
-// 7"), or an empty text.
+// Reads `node` into `value`, which must be new; leaves value->position as it is. For a key that
+// takes a list, `node` is one element; an element of kAddresses is read as text only. Returns the
+// fault, to follow the key's name ("is 7"), or an empty text.
 std::string read_value(const ConfigurationKey& key, const TomlNode& node,
                        ConfigurationKey::Value* value);
 

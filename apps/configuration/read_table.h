@@ -22,8 +22,9 @@ class ReadTable {
   // The table as the file has it.
   const TomlNode& node() const noexcept { return node_; }
   bool has(std::string_view key) const noexcept { return find_child(node_, key) != nullptr; }
-  // Whether a value of `key`, or the table of that name, was refused, is misspelt, or is missing
-  // though required. `key` is "pool.bytes" for the whole file, "bytes" for [pool].
+  // Whether a value of `key`, or the table of that name, was refused or is misspelt, or a required
+  // key is missing (not a required table). `key` is "pool.bytes" for the whole file, "bytes" for
+  // [pool].
   bool was_refused(std::string_view key) const {
     return problems_.was_refused(table_.path_of(key));
   }

@@ -1,7 +1,8 @@
 // The session of one connection, without its socket: received bytes go in, bytes to send come out.
 // A ConnectionThread calls it, and knows no protocol.
 //
-// Threads: the thread of the connections. No function blocks or allocates.
+// Threads: the thread of the connections; ConnectionThread::stop() calls closed() after that thread
+// has ended. No function blocks or allocates.
 #pragma once
 
 #include <cstddef>
@@ -51,10 +52,10 @@ class ConnectionSession {
  public:
   virtual ~ConnectionSession() = default;
 
-  // Begins a new connection. The session does not read, write or close `fd`. No other function is
-  // called before.
+  // Begins a new connection. The session does not read, write or close `fd`. Before the first
+  // open(), only is_held() is called.
   virtual void open(int fd) noexcept = 0;
-  // The connection has ended: no other function is called before the next open().
+  // The connection has ended: only is_held() is called before the next open().
   virtual void closed() noexcept {}
   // The client has a certificate that entitles it to requests. Called at most once in a connection.
   virtual void peer_is_certified() noexcept {}
@@ -77,8 +78,9 @@ class ConnectionSession {
   // The request was not complete in time. Requires: is_in_request().
   virtual void time_out() noexcept = 0;
 
-  // True while another thread makes an answer. That thread calls ConnectionThread::wake when there
-  // is something to look() for. look() is called then, and regularly; `now_ns` is monotonic_ns().
+  // True while another thread makes an answer. Meanwhile the connection is not read, and no time
+  // limit ends it. The other thread calls ConnectionThread::wake when there is something to look()
+  // for. look() is called then, and at least every half second; `now_ns` is monotonic_ns().
   virtual bool is_waiting() const noexcept { return false; }
   virtual void look(uint64_t /*now_ns*/) noexcept {}
   // Another thread still uses this session: it gets no new connection.

@@ -1,9 +1,10 @@
 // Connections that are served beside the shards: one thread waits for all of them.
 //
 // The number of connections and all their memory are planned. When all slots are taken, a new
-// connection replaces an idle one, or is turned away. Slow connections are closed after a time. A
-// client that is refused, or turned away with words, is read from for a moment more, so that the
-// answer reaches it. The session of a connection knows its protocol; the thread knows none.
+// connection replaces an idle one, or is turned away. Slow connections are closed after a time. If
+// the thread refuses a client, or turns it away with a text, it reads from that client for a moment
+// more, so that the text reaches the client. The session of a connection knows its protocol; the
+// thread knows none.
 //
 //     wait(), one round of the thread:
 //       take_line()      give the standing line a slot, if it has none
@@ -14,11 +15,12 @@
 //
 // Invariants, checked by is_valid(): 1. open_count_ is the number of open connections. 2. A
 // lingering connection has sent all its output. 3. No connection's last activity is in the future.
-// By the assertions of functions: 4. Only the thread serves connections while it runs. 5. A
-// connection is closed once, and its slot is free then.
+// Functions assert: 4. Only the thread serves connections while it runs. 5. A connection is closed
+// once, and its slot is free then.
 //
-// Threads: the main thread for create(), begin() and stop(); the thread that create() starts calls
-// the sessions.
+// Threads: the main thread for create(), begin() and stop(). The thread that create() starts calls
+// the sessions, the line and the functions of Options; stop() closes what is left after that thread
+// has ended.
 #pragma once
 
 #include <array>
@@ -43,13 +45,15 @@ namespace bedplate {
 class ConnectionThread {
  public:
   struct Options {
-    const char* name = "";  // of the thread: 15 bytes at most
-    ServedCounters* counters = nullptr;
-    // Returns the text for a connection that gets no slot, sent before it is closed; it may be
-    // stored in `room`. `context`, here and below, outlives this object.
+    const char* name = "";               // of the thread: 15 bytes at most
+    ServedCounters* counters = nullptr;  // required; outlives this object
+    // Required. Returns the text for a connection that gets no slot; the text is sent before the
+    // connection is closed, and may be stored in `room` (1024 bytes). Empty: nothing is sent.
+    // `context`, here and below, outlives this object.
     std::string_view (*too_many)(void* context, std::span<char> room) noexcept = nullptr;
-    // Returns the text for a connection that is refused, sent before it is closed; it may be stored
-    // in `room`. Empty: it is accepted. nullptr: all are accepted.
+    // Returns the text for a connection that is refused; the text is sent before the connection is
+    // closed, and may be stored in `room` (1024 bytes). Empty: the connection is accepted. nullptr:
+    // all are accepted.
     std::string_view (*refusal)(void* context, int fd, std::span<char> room) noexcept = nullptr;
     void* context = nullptr;
     // A standing line takes one of the sessions; clients have the others. It outlives this object.
@@ -64,18 +68,19 @@ class ConnectionThread {
 
   // Heap memory of each connection, beside its session.
   static uint64_t bytes_each() noexcept { return sizeof(Connection) + sizeof(pollfd); }
-  // The most clients that have been turned away and are still read from; one more closes the
+  // The most clients that were refused or turned away and are still read from; one more closes the
   // oldest.
   static constexpr uint32_t kLeavingMax = 8;
   // Its descriptors beside those of connections: the wake descriptor, clients that were turned
   // away, and a client that is being turned away.
   static constexpr uint32_t kDescriptorCount = 2 + kLeavingMax;
 
-  // Takes all memory, and starts the thread, which waits. `sessions`, one for each connection, and
-  // `listeners` outlive this object. Errors: no thread, or no descriptor.
+  // Takes all memory, and starts the thread, which waits. `sessions` are one for each connection,
+  // including the line; they and `listeners` outlive this object. The listeners become
+  // non-blocking. Requires: called once, even if it fails. Errors: no thread, or no descriptor.
   Result<void> create(const Options& options, std::span<const Fd> listeners,
                       std::span<ConnectionSession* const> sessions);
-  // From now on the thread accepts connections.
+  // From now on the thread accepts connections. Requires: create(); called once.
   void begin() noexcept;
   // Ends the thread and closes the connections. Does nothing without a thread.
   void stop() noexcept;
@@ -132,7 +137,7 @@ class ConnectionThread {
   std::atomic<bool> is_begun_{false};
   std::atomic<bool> must_end_{false};
   uint64_t now_ns_ = 0;
-  uint64_t accept_again_ns_ = 0;  // no accept until then: the system had no descriptor
+  uint64_t accept_again_ns_ = 0;  // accepts again then: the system had no descriptor or memory
   uint32_t open_count_ = 0;
   Connection* line_ = nullptr;  // the line's present connection
   Fd line_fd_;                  // the line's descriptor while it has no connection
