@@ -1,5 +1,4 @@
-// The wire format between the two ends of a verbs connection, to the byte: docs/verbs.md has the
-// tables.
+// The exact wire format between the two ends of a verbs connection. docs/verbs.md has the tables.
 //
 // Little endian, like every supported machine. Bytes from a peer are copied out, checked once, and
 // then used. All functions: any thread; noexcept; no allocation. For the provider and for tests;
@@ -30,11 +29,11 @@ enum class HandshakeKind : uint16_t { kHello = 1, kWelcome = 2, kReady = 3, kRef
 enum class Refusal : uint32_t {
   kNone,
   kNotListed,  // no peer of this name is configured here
-  kCrossing,   // both ends dial at once, and this end's call wins
+  kCrossing,   // both ends dialed at once, and this end's call wins
   kVersion,
   kShape,   // the window or the message size differs
   kCutOff,  // the peer broke the protocol before
-  kDevice,  // the queue pair cannot be connected; this end's log says why
+  kDevice,  // the queue pair cannot be connected, or the device is lost; this end's log says why
   kMalformed,
 };
 const char* to_text(Refusal refusal) noexcept;
@@ -72,11 +71,11 @@ static_assert(sizeof(HandshakeRecord) == 128 && offsetof(HandshakeRecord, gid) =
 void finish_record(HandshakeRecord& record) noexcept;
 // Whether the record is of this protocol. Records without the magic get no answer.
 bool has_magic(const HandshakeRecord& record) noexcept;
-// Checks one record by itself. Returns its fault, or kNone.
+// Checks one record by itself. Returns kNone, kVersion or kMalformed.
 Refusal check_record(const HandshakeRecord& record, HandshakeKind expected) noexcept;
 
 // A hello in a request of the RDMA connection manager. The request itself carries the queue pair's
-// number and the GID. The manager's packets have a checksum of their own.
+// number, the GID and the LID. The manager's packets have a checksum of their own.
 struct CmHello {
   char magic[3];  // "BPV"
   uint8_t version;
@@ -90,7 +89,7 @@ struct CmHello {
   uint32_t message_bytes;
   uint16_t window;
   uint16_t index;                // of the link, at the sender
-  uint32_t datagrams_mtu_reads;  // 24, 3 and 5 bits
+  uint32_t datagrams_mtu_reads;  // 24, 3 and 5 bits, from the lowest
 };
 static_assert(sizeof(CmHello) == 56);
 
@@ -98,7 +97,7 @@ uint32_t hash_of_name(const char* name) noexcept;
 CmHello shorten(const HandshakeRecord& hello) noexcept;
 // Completes `record`, whose queue pair, GID and LID are set, to the full form of `hello`. Leaves it
 // without magic if `hello` has none. `name`: the peer whose name has the hash; nullptr: no such
-// peer. The lower half of `own_instance` in the hello counts as all of it.
+// peer. If the hello has the lower half of `own_instance`, the record gets all of it.
 void complete_record(HandshakeRecord& record, const CmHello& hello, const char* name,
                      uint64_t own_instance) noexcept;
 // A ready record, for the event that the connection is established.
@@ -115,8 +114,8 @@ enum class VerbsMessageKind : uint8_t {
 struct VerbsMessageHeader {
   uint64_t number;
   uint64_t consumed;  // messages of the other direction
-  uint32_t mark;
-  uint16_t index;  // of the link, at the receiver
+  uint32_t mark;      // the sender's first packet number
+  uint16_t index;     // of the link, at the receiver
   VerbsMessageKind kind;
   AmId am;
   uint32_t bytes;
@@ -137,7 +136,7 @@ struct ReturnedLoan {
 };
 static_assert(sizeof(ReturnedLoan) == 8);
 
-inline constexpr uint32_t kVerbsLoanCountMax = 128;  // that one peer may have lent at a time
+inline constexpr uint32_t kVerbsLoanCountMax = 128;  // lent to one peer at a time
 inline constexpr uint32_t kVerbsLoanHeaderBytesMax = 64;
 
 // Rights of peers to memory.
@@ -148,8 +147,9 @@ enum RemoteRights : uint8_t {
   kAllRights = kRead | kWrite | kAtomic,
 };
 
-// RemoteMemory::kind: how long the key is valid, and which rights it gives. The device enforces the
-// rights. The peer knows them so that it does not send a request that would break the connection.
+// RemoteMemory::kind tells how long the key is valid, and which rights it gives. The device
+// enforces the rights. The peer knows the rights, so it sends no request that would break the
+// connection.
 enum class Reach : uint8_t {
   kExport = 1,      // while the owner's instance runs; tag: its lower half
   kConnection = 2,  // while the connection lasts; tag: its mark

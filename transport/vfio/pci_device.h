@@ -1,8 +1,8 @@
-// PCI devices as sysfs shows them: the driver of each, and the other devices of its IOMMU group.
+// PCI devices as sysfs shows them: the driver of each device, and the others of its IOMMU group.
 //
-// To give a device to a user-space driver, it is bound to the kernel's driver vfio-pci. A device is
-// named by its address, such as "0000:03:00.0": domain, bus, device, function, hexadecimal. `root`
-// stands for the machine's root directory; tests have one of their own.
+// A user-space driver can use a device that is bound to the kernel's driver vfio-pci. The name of a
+// device is its address, such as "0000:03:00.0": domain, bus, device, function, hexadecimal. `root`
+// stands for the machine's root directory; tests have one of their own. Errors are of kind kSystem.
 // Threads: any. It allocates: only for boot.
 #pragma once
 
@@ -23,7 +23,7 @@ struct PciDevice {
   std::string group;   // its IOMMU group's number; empty: none
   // The group was made by the kernel's no-IOMMU mode: no IOMMU protects memory from the device.
   bool is_without_iommu = false;
-  // The other devices of its group except bridges: address and driver ("none": no driver has it).
+  // The other devices of its group except bridges; only address, driver and group are set.
   std::vector<PciDevice> neighbours;
 };
 
@@ -40,10 +40,10 @@ bool is_pci_address(std::string_view text) noexcept;
 // The addresses of this machine's devices, sorted, without bridges, which our drivers never drive.
 std::vector<std::string> list_pci_devices(const std::string& root = "");
 
-// Errors: no such device, with a list of the devices.
+// Errors: no such device, with a list of the first devices. A bridge is no error.
 Result<PciDevice> look_up_pci_device(const std::string& address, const std::string& root = "");
 
-// Errors: no such device; the kernel does not say.
+// Errors: no such device; sysfs does not have the numbers.
 Result<PciIdentity> read_pci_identity(const std::string& address, const std::string& root = "");
 
 // Whether the kernel has vfio-pci, built in or as a loaded module.
@@ -53,8 +53,9 @@ bool has_vfio_driver(const std::string& root = "");
 // it keeps it. Errors: no such device; the kernel refuses.
 Result<void> reserve_for_vfio(const std::string& address, const std::string& root = "");
 
-// Unbinds a reserved device from its driver, and binds it to vfio-pci.
-// Requires: the module vfio-pci is loaded. Errors: the kernel refuses; no driver has it afterwards.
+// Unbinds a reserved device from its driver, and binds it to vfio-pci. Does nothing if vfio-pci has
+// it already. Errors: no such device; the kernel refuses; afterwards no driver, or another one, has
+// it, for example because the module vfio-pci is not loaded.
 Result<void> give_to_vfio(const std::string& address, const std::string& root = "");
 
 }  // namespace bedplate

@@ -1,9 +1,9 @@
 // VFIO as a registration device: the mappings of one container are the registration of the pool.
 //
-// Every device in the container's groups then reaches the pool at its own addresses, and no other
-// memory. A mapping of any size is one entry of the kernel's list, which is limited. A device adds
-// the key to a pointer to get the device's address: the key is 0. Errors are the container's
-// (VfioContainer::map). Threads: one at a time, before the seal.
+// Every device in the container's groups then reaches the pool, and no other memory. A mapping of
+// any size is one entry of the kernel's list, whose length is limited. A pointer plus the key is
+// the device's address: both are equal, so the key is 0. Errors are the container's
+// (VfioContainer::map). Threads: one at a time. It registers before the seal.
 //
 // Invariants: 1. It has at most one registration, which is undone before it is destroyed.
 // (register_regions, deregister_regions, ~VfioDevice) 2. Each region is within the device's limits,

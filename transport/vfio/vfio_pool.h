@@ -1,11 +1,11 @@
 // The pool in a VFIO container: the services of an appliance put their devices into it.
 //
-// There is one container for all services, so the pool is mapped once, with the first group, by as
-// few entries as it has regions. Later groups use the same mappings. Before the seal.
+// All services share one container, so the pool is mapped once, with the first group: one mapping
+// for each region. Later groups use the same mappings. The first group must come before the seal.
 //
 // Invariants, checked by is_valid() around each change: 1. The pool is mapped only into an open
 // container with a group. 2. There are keys only while it is mapped.
-// Threads: the main thread, but for mappings_left().
+// Threads: the main thread, except mappings_left().
 #pragma once
 
 #include <string>
@@ -25,23 +25,25 @@ class VfioPool {
   ~VfioPool() { close(); }
 
   // Gives the pool to the PCI device at `address`, and to all devices of its IOMMU group. Opens the
-  // device for its driver (VfioContainer::open_device), which closes it before close().
-  // Errors: no such device; the container's; the IOMMU's reach; KeyTable::create's.
+  // device for its driver (VfioContainer::open_device), which closes it before close(). Requires:
+  // the device has an IOMMU group (check_pci_device).
+  // Errors: no such device; the container's; check_reach's; KeyTable::create's.
   Result<Fd> open_device(const std::string& address);
-  // The same for the group `number`, without a device. The group is opened here, or by another
-  // opener as `group`; that opener may close its own descriptor (VfioContainer::add_group).
+  // Give the pool to all devices of the group `number`, and open no device. open_group() opens the
+  // group. For add_group() another opener has opened it as `group`, and may close that descriptor
+  // afterwards (VfioContainer::add_group). Errors: as open_device().
   Result<void> open_group(const std::string& number);
   Result<void> add_group(int group, const std::string& number);
 
   uint32_t group_count() const noexcept { return container_.group_count(); }
   const KeyTable& keys() const noexcept { return keys_; }
-  // How many more mappings the kernel would take; constant from the seal on. 0 without a group.
-  // Threads: any.
+  // How many more mappings the kernel would take; constant from the seal on. 0: none, no group, or
+  // the kernel does not say. Threads: any, after the seal; before it, the main thread.
   uint32_t mappings_left() const noexcept {
     return group_count() == 0 ? 0 : container_.mappings_left();
   }
 
-  // Requires: no device of its groups uses the pool any more.
+  // Unmaps the pool, and closes the container. Requires: no device of its groups uses the pool.
   void close() noexcept;
 
   bool is_valid() const noexcept;

@@ -1,4 +1,4 @@
-// The obstacles between a PCI device and our drivers: one error for each, with its cure.
+// Finds the obstacles between PCI devices and our drivers. Each error has its cure.
 #pragma once
 
 #include <span>
@@ -10,15 +10,17 @@
 
 namespace bedplate {
 
-// Checks that our drivers can drive each of `devices`. Appends each obstacle to `problems`: no
-// device at the address; no IOMMU, or an IOMMU that the kernel does not use; another driver has the
-// device or a neighbour; VFIO is not loaded; another program drives the device; the IOMMU does not
-// reach the pool's `segments`, which are between `first` and `last`, or takes too few mappings.
-// Opens groups and closes them again.
+// Checks that our drivers can drive each of `devices`. Appends the first obstacle of each device to
+// `problems`, equal ones only once: no device at the address; no IOMMU, or an IOMMU that the kernel
+// does not use; another driver has the device or a neighbour; VFIO is not loaded; another program
+// drives the device; the IOMMU does not reach the pool's `segments`, which are between the
+// addresses `first` and `last`, or takes too few mappings. Opens groups and closes them again, so
+// no device of these groups may be in use. Allocates.
 void check_vfio(std::span<const std::string> devices, std::span<const SegmentSize> segments,
                 uint64_t first, uint64_t last, std::vector<Error>* problems);
 
-// The checks of check_vfio() that need only sysfs. `root` as in pci_device.h.
+// Makes the checks of check_vfio() that need only sysfs. Errors (kSystem): the first obstacle.
+// `root` as in pci_device.h.
 Result<void> check_pci_device(const std::string& address, const std::string& root = "");
 
 }  // namespace bedplate

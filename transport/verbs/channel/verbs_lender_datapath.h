@@ -7,9 +7,9 @@
 //
 // A part of VerbsEndpoint. Threads: the shard's.
 //
-// Invariants: 1. Each loan is lent or free. 2. The window of a lent loan is not free; once the loan
-// is returning, its window is no longer in kBound. 3. While the connection lives, a window that is
-// ending belongs to a returning loan or to an exposure. (is_valid)
+// Invariants: 1. Each loan is lent or free. 2. If a lent loan has a window, the window is not free;
+// once the loan is returning, its window is ending. 3. While the connection lives, the window of a
+// loan is ending only if the loan is returning. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -37,16 +37,18 @@ class VerbsLender {
   bool has_room() const noexcept {
     return !loans_.is_full() && channel_.queue.room() > ChannelParts::kRequestsKept + 1;
   }
-  // Lends `block`, and describes the loan to the peer in `body`. Requires: has_room(); may_send.
-  // Returns kPending, kAgain or kRefused.
+  // Lends `block`, and writes the loan's description for the peer into `body`. Returns kPending;
+  // kAgain if the bounce buffer is full now; kRefused if the block can never fit into it, or the
+  // loan's window is missing. Only after kPending is the block lent. Requires: has_room(); the
+  // channel's may_send.
   SendStatus lend(std::span<std::byte> block, Completion* returned, VerbsLoanBody& body) noexcept;
 
   // Takes a message of returned loans. Returns the fault of the message, or nullptr.
   const char* take_returns(const VerbsMessageHeader& header, const std::byte* body) noexcept;
-  // The window of a returning loan is closed.
+  // Ends a returning loan. Requires: its window is closed.
   void end_returning(uint32_t loan) noexcept;
-  // The connection is over: the blocks are their owners' again. The peer may or may not have read
-  // them.
+  // Ends all loans with kUnknown: the peer may or may not have read the blocks. Requires: the
+  // connection is over, and the queue is idle.
   void end_all() noexcept;
 
   uint32_t out_count() const noexcept { return loans_.out_count(); }
@@ -68,7 +70,8 @@ class VerbsLender {
   VerbsParts& parts_;
   ChannelParts& channel_;
   MemoryWindows& windows_;
-  // Reuses a loan's number, which the peer knows, and its window's key as late as possible.
+  // The peer knows the loan's number and the key of its window: both are reused as late as
+  // possible.
   LoanBook<Lent, LoanOrder::kRound> loans_;
 };
 

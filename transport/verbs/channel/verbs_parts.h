@@ -2,14 +2,16 @@
 // part has a contract of its own, so neither side knows the inside of the other.
 //
 // The provider owns it. It sets the first fields once, before it makes an endpoint, and keeps them
-// until the last endpoint is gone.
+// until the last endpoint is gone. Only limits.inline_bytes_max follows later, in create(): a queue
+// pair tells it.
 //
-// Invariants, checked by is_valid() around each change: 1. The fields that are set once are set
-// and consistent: a message has space for a loan, an instance is not 0. 2. If windows open loans,
-// no key opens all of loan_bounce. 3. No more endpoints drain, or are dirty, than there are peers.
-// 4. The bounce buffers, the dirty list and the datagram queue are valid.
+// Invariants, checked by is_valid() around each change: 1. The fields that are set once are set and
+// consistent: a message holds its header and am_bytes_max, and the instance is not 0. 2. If windows
+// open loans, no key opens all of loan_bounce. 3. No more endpoints drain, or are dirty, than there
+// are peers. 4. The bounce buffers, the dirty list and the datagram queue are valid.
 //
-// Threads: the polling shard's, which holds `owner` meanwhile; the connector has its own contract.
+// Threads: the polling shard's, which holds `owner` while it polls, in debug builds. The connector
+// has its own contract.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +56,8 @@ struct VerbsParts {
   bool is_lost = false;         // the device is gone for good: VerbsProvider::lose_device
   ThreadOwner owner;            // held by the thread that polls, in debug builds
 
-  // Whether the caller is the polling thread: each function of the shard checks it first.
+  // Whether no other thread is polling: each function of the shard checks it first. Always true in
+  // release builds.
   bool is_own_thread() const noexcept { return owner.is_caller(); }
   // Requires: the provider is made.
   bool is_valid() const noexcept {

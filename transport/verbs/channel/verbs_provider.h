@@ -1,12 +1,13 @@
 // The verbs provider: active messages, loans, puts, gets and atomics between appliances.
 //
-// One object for one shard. All its objects are made before the seal: a queue pair for each
-// configured peer, one shared receive queue and one completion queue for all, and the memory for
-// messages, which is the caller's (verbs_memory_bytes). docs/verbs.md has the protocol. [verbs]
-// makes a provider for services; a process that joined the pool makes its own (joined_verbs.h).
+// Each shard has a provider of its own. The provider makes its objects before the seal: a queue
+// pair for each configured peer, one shared receive queue and one completion queue for all peers,
+// and a queue pair for datagrams. The caller gives the memory for messages (verbs_memory_bytes).
+// docs/verbs.md has the protocol. [verbs] makes a provider for services; a process that joined the
+// pool makes its own (joined_verbs.h).
 //
-// verbs_provider.cc creates it, checks links and sleeps. verbs_provider_datapath.cc sends and
-// receives, as far as all peers share it. VerbsEndpoint handles one peer (verbs_endpoint.h).
+// verbs_provider.cc creates the provider, checks links and sleeps. verbs_provider_datapath.cc polls
+// the queues that all peers share. VerbsEndpoint handles one peer (verbs_endpoint.h).
 // LinkConnector is the thread that connects the peers (link_connector.h).
 #pragma once
 
@@ -31,26 +32,30 @@ namespace bedplate {
 
 struct VerbsPeer {
   std::string name;
-  std::optional<SocketAddress> address = {};  // nothing: it dials
+  std::optional<SocketAddress> address = {};  // nothing: the peer dials
 };
 
 struct VerbsProviderOptions {
-  VerbsDevice* device = nullptr;   // this and the pointers below outlive the provider
+  VerbsDevice* device = nullptr;   // all objects that the options point to outlive the provider
   const KeyTable* keys = nullptr;  // of the pool with this device
   const PinnedPool* pool = nullptr;
-  std::span<std::byte> memory = {};   // of the pool; verbs_memory_bytes, page aligned
-  std::string name = {};              // of this appliance's shard; unique among its peers
-  std::vector<VerbsPeer> peers = {};  // at most peer_count_max
-  std::optional<SocketAddress> listen = {};
+  // A part of the pool, within one region; at least verbs_memory_bytes; page aligned.
+  std::span<std::byte> memory = {};
+  // The name of this appliance's shard, 1 to 31 bytes; unique among its peers.
+  std::string name = {};
+  std::vector<VerbsPeer> peers = {};         // at most peer_count_max
+  std::optional<SocketAddress> listen = {};  // nothing: no peer can dial
   VerbsShape shape = {};
   LinkTiming timing = {};
-  bool connects_by_manager = false;   // by the RDMA connection manager, not a socket
-  bool trust_windows = false;         // also if the device does not enforce their bounds
+  bool connects_by_manager = false;  // by the RDMA connection manager, not a socket
+  // Uses memory windows even if the device does not enforce their bounds.
+  bool trust_windows = false;
   Doorbell* loop_bell = nullptr;      // of the event loop that polls; nullptr: polled by hand
   VerbsCounters* counters = nullptr;  // may be nullptr
 };
 
-// Threads: the polling shard's, unless stated otherwise. No allocation after create().
+// Threads: the polling shard's, unless stated otherwise. It allocates nothing after create().
+// libibverbs may, when a connection begins or ends (QueuePair::renew, DatagramQueue::set_peer).
 class VerbsProvider final : public Provider {
  public:
   // The most exports that the provider makes itself, of verbs_shared_bytes in all.
@@ -64,19 +69,20 @@ class VerbsProvider final : public Provider {
   ~VerbsProvider() override;
 
   // The objects that a provider of this shape needs of a device with `limits`, each with its limit.
+  // Requires: check_shape(shape).
   static std::vector<VerbsDemand> demands(const VerbsShape& shape, const ibv_device_attr& limits,
                                           bool uses_windows);
 
   // Requires: before the seal; called once; check_shape(options.shape). `dispatcher` (the
   // messenger's) outlives this. Errors (kSystem): the shape exceeds a limit of the device, with
-  // both numbers; the device's; it cannot listen. After an error the provider can only be
-  // destroyed.
+  // both numbers; the device's; VerbsDevice::add_export's; LinkConnector::start's. After an error
+  // the provider can only be destroyed.
   Result<void> create(const VerbsProviderOptions& options, const Dispatcher& dispatcher);
 
   const char* name() const noexcept override { return "verbs"; }
-  // Finds the peer by `peer.name`, and returns at once. Sends say kAgain until the connection is
-  // up, and kGone after LinkTiming::give_up_ns without one. Errors (kSystem): no peer has this
-  // name.
+  // Finds the peer by `peer.name`, and returns at once. Sends return kAgain until the connection is
+  // up, and kGone after LinkTiming::give_up_ns without one. Ownership: the endpoint is the
+  // provider's. Errors (kSystem): no peer has this name, or it is nullptr.
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override;
@@ -87,7 +93,8 @@ class VerbsProvider final : public Provider {
 
   // Sends `payload` to the peer of `to`, an endpoint of this provider, without a promise: it may be
   // lost, or come out of order. The peer gets it as an active message `id`. Returns as
-  // DatagramQueue::send.
+  // DatagramQueue::send; also kGone as the other sends do, and kRefused if this provider has no
+  // datagrams.
   SendStatus send_datagram(const Endpoint& to, AmId id,
                            std::span<const std::byte> payload) noexcept;
   // The most bytes of one datagram; 0: none can be sent now.
@@ -96,9 +103,9 @@ class VerbsProvider final : public Provider {
   // `index`: in the order of the options. Threads: any.
   PeerState peer_state(uint32_t index) const noexcept;
 
-  // Whether all accepted messages have reached their peers; peers without a connection do not
-  // count. Before the provider ends, call it and poll until it is true: it may post a read to find
-  // out.
+  // Whether all accepted messages and operations have ended, and have reached their peers. Peers
+  // without a connection do not count. It may list a read that finds out. Before the provider ends,
+  // call settle() and poll() in turn until it returns true.
   bool settle() noexcept;
 
   // Whether messages can be sent now to `endpoint`, which is this provider's.
@@ -108,7 +115,7 @@ class VerbsProvider final : public Provider {
   // batch holds. 4. The shared parts are valid.
   bool is_valid() const noexcept;
 
-  // How many handshakes were refused. Threads: any.
+  // As LinkConnector::refused_count. Threads: any.
   uint64_t refused_count() const noexcept { return parts_.connector.refused_count(); }
 
  private:

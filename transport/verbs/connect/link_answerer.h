@@ -6,8 +6,8 @@
 //     take_ready()     <- ready: the link can send, too                 kLifeline
 //
 // A peer that breaks the rules in a handshake is refused, and logged once for each host. If both
-// ends dial at once, the call of the lesser name goes on. docs/verbs.md has the records; LinkDialer
-// is the other side. Threads: the connector's.
+// ends have sent a hello, the call of the lesser name goes on. docs/verbs.md has the records;
+// LinkDialer is the other side. Threads: the connector's.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ class LinkAnswerer {
   LinkAnswerer(LinkParts& parts, LinkHandshake& handshake) noexcept
       : parts_(parts), handshake_(handshake) {}
 
-  // New callers, still strangers: over a socket, or by the RDMA connection manager, with a hello.
+  // Begin a talk with a new caller: over a socket, and still without a hello; or by the RDMA
+  // connection manager, with the hello in `event`. Hang up if no talk is free.
   void take_caller(Fd socket) noexcept;
   void take_call(const ConnectionManager::Event& event) noexcept;
   // Drops the strangers (talks without a hello) that have waited longest, until `count_max` are
@@ -34,14 +35,15 @@ class LinkAnswerer {
   // Ends a talk that has not said hello.
   void give_up(LinkTalk& stranger) noexcept;
 
-  // The record of the talk is complete.
+  // Handle the record of the talk. They may drop the talk. Requires: the record is complete.
   void take_hello(LinkTalk& talk) noexcept;
   void take_ready(LinkTalk& talk) noexcept;
-  // Answers a held talk once the connector has its link. A peer that dials has lost the old
-  // connection, even if this end still has it.
+  // Answers a held talk, if its link is down. If the link is up, asks the shard to take it down,
+  // and the talk stays held: a peer that dials has lost the old connection, even if this end still
+  // has it. May drop the talk.
   void answer_hello(LinkTalk& talk) noexcept;
-  // The socket of a held talk is readable. Reading would overwrite its hello, which is still
-  // needed.
+  // Handles a held talk whose socket is readable: refuses it if there are bytes, drops it if the
+  // peer has hung up. LinkTalks::read would overwrite the hello, which is still needed.
   void read_held(LinkTalk& talk) noexcept;
 
   // Whether a held talk has a good hello of its link, and has read nothing after it.

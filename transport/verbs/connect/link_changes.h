@@ -1,7 +1,8 @@
-// Tells a shard that links have changed: counts the changes, and rings the shard's doorbells.
+// Tells a shard to look at its links: counts the reasons, and rings the shard's doorbells.
 //
-// The shard compares the count with the last one that it saw, and looks at its links only if they
-// differ. Threads: any.
+// A link has changed, or the shard is to check that its requests end. The shard compares the count
+// with the last one that it saw, and looks at its links only if they differ. Threads: any, after
+// open().
 #pragma once
 
 #include <atomic>

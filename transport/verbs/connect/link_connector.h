@@ -9,22 +9,24 @@
 //         the device: links that it complains of are to break                  VerbsDevice
 //         completions: the shard, which sleeps, is rung
 //       for each handshake: answer a held hello whose link has come down; end one that is late
+//       each second, while a link is up: ring the shard, to check its requests look_at_progress()
 //       for each link:                                                         look_after()
-//         up: to break it, ring the shard; else note if it is of use           LinkBackoff
+//         up: break it if the device has failed; ring the shard if it is to
+//             break; else note if it is of use                                 LinkBackoff
 //         down: hang up; dial it when its back-off is over                     LinkDialer
 //
 // The records of a handshake are those of docs/verbs.md. They go over a socket or by the RDMA
 // connection manager (link_talks.h). The socket of a handshake, or its call, stays open as the
-// lifeline of its connection: a peer that dies hangs up, which an idle queue pair would never tell.
+// lifeline of its connection: a peer that dies hangs up, and an idle queue pair would not notice.
 //
-// One thread for each provider, whose part this is. It touches a link only while that is its own
-// (verbs_link.h), and never a message.
+// A part of VerbsProvider. Each connector has one thread. The thread writes a link's fields only
+// while it owns the link (verbs_link.h), and never touches a message.
 //
 // Invariants, around each event and each look at all links: 1. Talks, back-offs and refused hosts
 // are valid (link_talks.h, link_backoff.h, refused_hosts.h). 2. A link that is dialed is neither up
 // nor lost, and has an address: a hello that is answered ends the dialing, or waits. 3. A link that
 // is up has a lifeline, or waits for ready, or is to break. 4. Each link is valid. 5. A held talk
-// has a good hello of its link, and has read nothing behind it. (is_valid) 6. Only its own thread
+// has a good hello of its link, and has read nothing after it. (is_valid) 6. Only its own thread
 // touches talks, back-offs and links that are down. (is_own_thread, in each function)
 #pragma once
 
@@ -53,7 +55,8 @@ class LinkConnector {
   ~LinkConnector() { stop(); }
 
   // Starts the thread. `links` outlast stop(). Before the seal. Requires: called once.
-  // Errors (kSystem): it cannot listen there; no thread.
+  // Errors (kSystem): it cannot listen; too few descriptors; a seccomp profile forbids a call; no
+  // thread. After an error it can only be destroyed.
   Result<void> start(const LinkConnectorOptions& options, std::vector<VerbsLink*> links);
   // Ends the thread, and waits for its end; all lifelines hang up. Does nothing if none runs.
   void stop() noexcept;
@@ -65,9 +68,11 @@ class LinkConnector {
 
   // Wakes the connector: a link is down, or is wanted. Threads: any. Cost: a system call.
   void wake() noexcept { parts_.events.wake(); }
-  // The number of link changes so far; a shard looks at its links when it grows. Threads: any.
+  // How often the shard was asked to look at its links; it looks when the number grows. Threads:
+  // any.
   uint32_t changes() const noexcept { return parts_.changes.count(); }
-  // How many hellos it has refused. Threads: any.
+  // How many handshakes it has refused, malformed welcomes included. A hello that loses against our
+  // own call does not count. Threads: any.
   uint64_t refused_count() const noexcept { return parts_.refused_hosts.count(); }
   // Threads: its own, or any before start() and after stop().
   bool is_valid() const noexcept;
@@ -101,7 +106,7 @@ class LinkConnector {
   LinkDialer dialer_{parts_, handshake_};
   LinkAnswerer answerer_{parts_, handshake_};
   LinkListener listener_{parts_.events};
-  uint32_t device_faults_ = 0;  // the device's fault count that all links were last broken for
+  uint32_t device_faults_ = 0;  // the device's fault count at the last look
   uint64_t rung_ns_ = 0;        // when the shard was last asked to check its requests
   StackedThread thread_;
   bool is_running_ = false;

@@ -3,7 +3,8 @@
 //     dial()          connect()                                          kConnecting
 //     say_hello()     it is connected: hello ->                          kAwaitWelcome
 //     take_welcome()  <- welcome: the link comes up; ready ->            kLifeline
-//     take_refusal()  <- refusal: back_off(), as after any other failure, and a later try
+//     take_refusal()  <- refusal: back_off(), as after any other failure, and a later try; if both
+//                     ends have dialed, no back_off(): it waits for the peer's call
 //
 // docs/verbs.md has the records; LinkAnswerer is the other side. Threads: the connector's.
 #pragma once
@@ -25,12 +26,13 @@ class LinkDialer {
 
   // Keeps the addresses of all links as text. Before the seal: it allocates.
   void open();
-  // Dials the link if its back-off is over. Requires: it is wanted, and down. `was_up`: it was up
-  // at the last look.
+  // Dials the link if its back-off is over, its address is known, and it has no talk. Sets
+  // is_given_up once the outage has lasted long enough. `was_up`: the link was up at the last look.
+  // Requires: the link is wanted, and down.
   void look_after(VerbsLink& link, bool was_up, uint64_t now_ns) noexcept;
-  // Our connect() has ended: says hello.
+  // Says hello, or backs off if our connect() has failed. Requires: it has ended.
   void say_hello(LinkTalk& talk) noexcept;
-  // The record of the talk is complete: the answer to our hello.
+  // Handles the answer to our hello. Requires: the record of the talk is complete.
   void take_answer(LinkTalk& talk) noexcept;
   // Ends a talk that got no answer, and backs off.
   void give_up(LinkTalk& talk, const char* why) noexcept;
@@ -44,7 +46,7 @@ class LinkDialer {
 
   LinkParts& parts_;
   LinkHandshake& handshake_;
-  std::vector<std::string> addresses_;  // of each link, for messages; empty: none
+  std::vector<std::string> addresses_;  // of each link, for the log; "": not known
 };
 
 }  // namespace bedplate

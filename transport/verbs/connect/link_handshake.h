@@ -22,19 +22,21 @@ class LinkHandshake {
   explicit LinkHandshake(LinkParts& parts) noexcept : parts_(parts) {}
 
   void begin(VerbsLink& link) noexcept;
-  // `link` nullptr: the record is about no link.
+  // `link` nullptr: the record has no values of a link, as in a refusal.
   HandshakeRecord make_record(HandshakeKind kind, const VerbsLink* link) const noexcept;
   // Whether the sender's messages have the same shape as ours.
   bool has_our_shape(const HandshakeRecord& record) const noexcept {
     return record.window == parts_.options.window &&
            record.message_bytes == parts_.options.message_bytes;
   }
-  // Gives the link to the shard, which takes messages at once, and sends once can_send is set.
-  // Requires: the record was checked; the link is the connector's.
+  // Gives the link to the shard, which takes messages at once, and sends once can_send is set. From
+  // then on the link is wanted. Copies `host`. Requires: the record was checked, and its instance
+  // is not cut off; the link is the connector's.
   void commit(VerbsLink& link, const HandshakeRecord& record, const char* host) noexcept;
   // Errors (kSystem): the device's. The caller must then break the link.
   Result<void> connect_queue_pair(VerbsLink& link) noexcept;
-  // Requires: its queue pair is connected; it has a lifeline.
+  // Lets the shard send, and logs the connection. Requires: the link's queue pair is connected; the
+  // link has a lifeline.
   void come_up(VerbsLink& link) noexcept;
 
  private:

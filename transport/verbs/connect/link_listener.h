@@ -1,7 +1,7 @@
 // The socket at which a connector listens. While descriptors or memory are short it pauses, and
 // callers wait in the kernel's queue.
 //
-// With the RDMA connection manager this socket is not used: connection_manager.h listens itself.
+// With the RDMA connection manager this socket is not used: ConnectionManager listens itself.
 // Threads: the connector's.
 //
 // Invariants: 1. It pauses only while it is open. (is_valid)
@@ -29,8 +29,8 @@ class LinkListener {
   // Watches for callers. Returns false if it failed; errno says why. Requires: it is open.
   bool watch() noexcept;
 
-  // Returns a caller's socket, or a closed Fd: no caller, or is_paused() because descriptors are
-  // short.
+  // Returns a caller's socket. Returns a closed Fd if there is no caller; or if descriptors or
+  // memory are short, and it now pauses. Requires: it is open.
   Fd accept() noexcept;
   bool is_paused() const noexcept { return resume_ns_ != 0; }
   // Listens again if the pause is over.

@@ -2,15 +2,16 @@
 //
 // A talk goes over a socket, or over a call of the RDMA connection manager (connection_manager.h).
 // This class hides the difference: how records are sent and read, and how a talk ends. The number
-// of talks is fixed, so strangers (callers without a hello) cannot take them all.
+// of talks is fixed. Strangers (callers without a hello) have a limit of their own, so they cannot
+// take all talks.
 //
 // Threads: the connector's.
 //
-// Invariants: 1. A talk that is not free has a socket or a call, and from its hello on a link. All
-// talks use the same transport. 2. A link has at most one lifeline, and at most one talk that is to
-// become it. 3. A talk that is not a lifeline has a deadline. 4. The strangers keep within their
-// limit. 5. Each open call belongs to a talk. (is_valid) 6. The stages of a talk follow in their
-// order. (enter)
+// Invariants: 1. A talk that is not free has a socket or a call, and, unless it is a stranger, a
+// link. All talks use the same transport. 2. A link has at most one lifeline, and at most one talk
+// that is to become it. 3. A talk that is not a lifeline has a deadline. 4. The strangers keep
+// within their limit. 5. Each open call belongs to a talk. (is_valid) 6. The stages of a talk
+// follow in their order. (enter)
 #pragma once
 
 #include <cstddef>
@@ -39,11 +40,11 @@ struct LinkTalk {
     kLifeline,
   };
   Stage stage = Stage::kFree;
-  Fd fd;  // either this is open, or `call` is set
+  Fd fd;  // either this is open, or `call` is set; neither if the talk is free
   rdma_cm_id* call = nullptr;
   VerbsLink* link = nullptr;
-  uint64_t deadline_ns = 0;
-  size_t bytes = 0;  // received of the record
+  uint64_t deadline_ns = 0;  // of the whole handshake; of no use to a lifeline
+  size_t bytes = 0;          // how much of the record has arrived; 0: nothing, or all
   HandshakeRecord record = {};
   char host[64] = {};
 
@@ -72,7 +73,7 @@ constexpr bool can_follow(LinkTalk::Stage from, LinkTalk::Stage to) noexcept {
 class LinkTalks {
  public:
   static constexpr uint32_t kStrangerCountMax = 16;  // talks that have not said hello
-  // A lifeline and a call for each peer, and the strangers.
+  // A lifeline and a handshake for each peer, and the strangers.
   static constexpr uint64_t count_max(uint64_t peer_count) noexcept {
     return 2 * peer_count + kStrangerCountMax;
   }
@@ -101,13 +102,15 @@ class LinkTalks {
     BP_DCHECK(owner_.is_caller() && can_follow(talk.stage, next));
     talk.stage = next;
   }
-  // Waits for events of the talk's socket; a call needs no watch. Returns false if it failed.
+  // Watches the talk's socket for `events`; a call needs no watch. Returns false if it failed;
+  // errno says why.
   bool watch(LinkTalk& talk, uint32_t events) noexcept;
-  // Completes `record`, and sends it. Returns false if it failed; errno says why.
+  // Completes `record` (finish_record), and sends it. Returns false if it failed; errno says why.
   bool send(LinkTalk& talk, HandshakeRecord& record) noexcept;
   enum class ReadResult : uint8_t { kNothing, kRecord, kHungUp };
-  // Reads from a socket. kRecord: `talk.record` is complete, or has no magic of ours.
-  // Requires: the talk is not held, because its hello is still needed.
+  // Reads from a socket. kRecord: `talk.record` is complete, or has no magic of ours. kHungUp: the
+  // peer hung up, the read failed, or a lifeline got bytes. Requires: the talk has a socket, is
+  // connected, and is not held: the hello of a held talk is still needed.
   ReadResult read(LinkTalk& talk) noexcept;
   // Ends the talk, in any stage. The peer sees a hang-up.
   void drop(LinkTalk& talk) noexcept;

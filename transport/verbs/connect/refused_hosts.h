@@ -1,7 +1,7 @@
 // The hosts whose handshakes were refused. Each host is logged once; all refusals are counted.
 //
-// So a host that keeps dialing does not fill the log. Once the table is full, refusals of further
-// hosts are only counted. Threads: the connector's, and count() for any.
+// So a host that keeps dialing does not fill the log. Once the table is full, further hosts are not
+// logged. Threads: the connector's, and count() for any.
 //
 // Invariants: 1. It knows no more hosts than its table holds. 2. Each of them was refused at least
 // once. (is_valid)
@@ -14,6 +14,7 @@ namespace bedplate {
 
 class RefusedHosts {
  public:
+  // Counts a refusal, and logs it if `host` is new. Compares only the first 63 bytes of `host`.
   void tell_once(const char* host, const char* why) noexcept;
   // How many handshakes were refused. Threads: any.
   uint64_t count() const noexcept { return count_.load(std::memory_order_relaxed); }

@@ -1,5 +1,5 @@
-// Defects of devices, and of the kernel below them, against the specification: every known one, in
-// one place. Code that works around a defect asks for it by its name.
+// All known defects of devices, and of the kernel below them, against the specification. Code that
+// works around a defect asks for it by its name.
 //
 // To see if a quirk still exists, deny it (VerbsDeviceOptions::denied; the tests' verbs-traffic
 // denies NAME with the word quirk_off=NAME), and run its "Shown by" test in the guest
@@ -34,7 +34,7 @@
 
 namespace bedplate {
 
-// Set once, when the device is opened. All false: it follows the specification.
+// Set once, when the device is opened. All false: the device follows the specification.
 struct DeviceQuirks {
   // After RESET a queue pair continues a read that it was answering, and refuses the requests of
   // every later connection. So a reconnect makes a new queue pair (QueuePair::renew).
@@ -44,7 +44,7 @@ struct DeviceQuirks {
   // A read or an atomic may end with success before its answer has come. After a loss, the device
   // takes a NAK of a later request for its acknowledgement, and drops the late answer as a
   // duplicate. So the answer's memory gets a mark first (RemoteOperations::mark_answer). The data
-  // path asks for no other quirk.
+  // path asks for no other quirk, except when a receive fails.
   // Seen: soft RoCE of Linux 6.1. Shown by hosts_that_are_frozen_under_traffic (two guests); the
   // workaround by VerbsEnds.AnAnswerThatHasNotComeIsUnknown.
   bool ends_without_answer = false;
@@ -69,7 +69,8 @@ struct DeviceQuirks {
   DeviceQuirks without(const DeviceQuirks& denied) const noexcept;
 };
 
-// The quirks that the vendor of the device tells: all but ignores_window_bounds. Threads: any.
+// The quirks that follow from the vendor of the device: all but ignores_window_bounds. Threads:
+// any.
 DeviceQuirks quirks_of(const ibv_device_attr& device) noexcept;
 
 }  // namespace bedplate

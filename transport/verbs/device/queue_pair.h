@@ -41,9 +41,9 @@ constexpr bool can_follow(ibv_qp_state from, ibv_qp_state to) noexcept {
 
 // The retries of lost packets.
 struct RetryOptions {
-  // The wait for an answer: 4.096 us * 2^timeout_log2 (17: half a second).
+  // The wait for an answer: 4.096 us * 2^timeout_log2 (17: half a second). At most 31.
   uint8_t timeout_log2 = 16;
-  uint8_t count = 6;  // at most; on some devices 7 means no limit (device_quirks.h)
+  uint8_t count = 6;  // at most 7; on some devices 7 means no limit (device_quirks.h)
 };
 
 struct QueuePairOptions {
@@ -51,7 +51,7 @@ struct QueuePairOptions {
   ibv_srq* receives = nullptr;  // nullptr: one receive of its own (for the probe)
   uint32_t send_count_max = 0;
   uint32_t send_pieces_max = 1;
-  uint32_t inline_bytes = 0;
+  uint32_t inline_bytes = 0;        // asked for; the device may give less
   QueuePairOwner* owner = nullptr;  // gets the device's events about this queue pair
 };
 
@@ -72,34 +72,37 @@ class QueuePair {
   QueuePair& operator=(const QueuePair&) = delete;
   ~QueuePair() { destroy(); }
 
-  // Errors: the device's. Before the seal.
+  // Errors: the device's. Before the seal. `device`, and all that `options` names, outlive this.
   Result<void> create(const VerbsDevice& device, const QueuePairOptions& options) noexcept;
-  // Requires: no thread waits for its completions.
+  // Requires: no thread waits for its completions; no window is bound to it.
   void destroy() noexcept;
 
   // This end's address, for the peer. The first packet has `packet_number`, and packets have at
   // most `mtu`.
   QueuePairAddress address(uint32_t packet_number, ibv_mtu mtu) const noexcept;
 
-  // RESET -> INIT -> RTR -> RTS, towards `peer`, with the smaller of both MTUs. `packet_number`,
-  // `mtu`: as given to address(). Errors: the device's, with the state.
+  // Brings it from RESET through INIT and RTR to RTS, towards `peer`, with the smaller of both
+  // MTUs. `packet_number`, `mtu`: as given to address(). Errors: the device's, with the state.
+  // After an error, reset() comes before the next try.
   Result<void> connect(uint32_t packet_number, ibv_mtu mtu, const QueuePairAddress& peer,
                        const RetryOptions& retry) noexcept;
-  // Whether the device or fail() has moved it to ERROR. Cost: a system call.
+  // Whether the device or fail() has moved it to ERROR. False if the query fails. Cost: a system
+  // call.
   bool is_failed() const noexcept;
   // Moves it to ERROR: posted requests come back as flushed. Allowed in any state.
   void fail() noexcept;
-  // Afterwards the queue pair reaches no memory, neither here nor for the peer, and has no more
-  // completions. Errors: the device's; the only cause is that the device is gone.
+  // Moves it to RESET. From then on the queue pair reaches no memory, neither for this end nor for
+  // the peer, and has no more completions. Errors: the device's, which is gone.
   Result<void> reset() noexcept;
   // Makes the queue pair anew if RESET leaves state of the earlier connection behind
-  // (DeviceQuirks::reset_keeps_reads). Does nothing on other devices. Requires: after reset(); no
-  // window is bound to it. Errors: as create().
+  // (DeviceQuirks::reset_keeps_reads). Does nothing on other devices. Requires: it is in RESET; no
+  // window is bound to it. Errors: as create(); it then has no queue pair.
   Result<void> renew() noexcept;
 
   ibv_qp* handle() const noexcept { return handle_; }
-  // 0: the queue pair is gone, with the device.
+  // 0: there is no queue pair, because it was not made, or not made anew.
   uint32_t number() const noexcept { return handle_ == nullptr ? 0 : handle_->qp_num; }
+  // The most bytes of an inline request, as the device gave them.
   uint32_t inline_bytes() const noexcept { return inline_bytes_; }
 
   // Threads: the thread that may change its state.

@@ -31,10 +31,9 @@
 namespace bedplate {
 
 struct VerbsDeviceOptions {
-  std::string device = {};  // "" and 0: the first usable port
+  std::string device = {};  // "" and port 0: the first usable port
   uint8_t port = 0;
-  // The most regions that it may have beside the pool's. The plan of a provider is checked against
-  // the limits of the device.
+  // The most exports. They are taken off the device's limit of regions; the pool gets the rest.
   uint32_t export_count_max = 64;
   // Quirks to treat as absent. Only tests set it, to show that the device has them.
   DeviceQuirks denied = {};
@@ -48,8 +47,8 @@ struct VerbsExport {
 
 // A number of objects that a caller plans to make, for the check against the device's limit.
 struct VerbsDemand {
-  const char* what = "";  // "receive requests in one shared queue"
-  const char* cure = "";  // "make max_peers or the window smaller"
+  const char* what = "";  // "receives in a shared queue"
+  const char* cure = "";  // "make the number of peers or the window smaller"
   uint64_t needed = 0;
   uint64_t limit = 0;
 };
@@ -76,8 +75,10 @@ class VerbsDevice final : public Device {
   ~VerbsDevice() override;
 
   const DeviceKind& kind() const noexcept override { return kind_; }
-  // Errors: the device's; most often the limit of locked memory.
+  // Errors (kSystem): the device's; most often the limit of locked memory. After an error it has no
+  // region of the pool at all.
   Result<void> register_regions(std::span<Region> regions) override;
+  // Deregisters all regions of the pool; ignores `regions`. Requires: no window is bound to them.
   void deregister_regions(std::span<const Region> regions) noexcept override;
 
   // Lets peers reach `memory` of `pool` with `rights`, for the lifetime of the device.
@@ -85,25 +86,25 @@ class VerbsDevice final : public Device {
   // Errors (kSystem): the device's; too many exports; the device has no atomics.
   Result<const VerbsExport*> add_export(const PinnedPool& pool, std::span<std::byte> memory,
                                         RemoteRights rights);
-  // Returns the export that holds all of the memory and allows `rights`, or nullptr.
+  // Returns an export that holds all of the memory and allows `rights`, or nullptr.
   // Cost: a comparison for each export.
   const VerbsExport* find_export(const void* memory, uint64_t bytes,
                                  RemoteRights rights) const noexcept;
 
-  // Errors: the first demand that is over its limit, with both numbers.
+  // Errors (kSystem): the first demand that is over its limit, with both numbers.
   Result<void> check_demands(std::span<const VerbsDemand> demands) const;
 
   // Cost: a look at each region and export. Threads: one at a time, as for the non-const functions.
   bool is_valid() const noexcept;
 
-  // Takes the device's events. An event about a queue pair goes to its owner; an event about the
-  // device itself (port down, queue in error) is logged. Returns the number of events. Does not
-  // block: event_fd() is readable while events are pending. Threads: any.
+  // Takes the device's events. An error of a queue pair goes to its owner. Other events (port down,
+  // queue in error) are logged, at most one a second. Returns the number of events. Does not block:
+  // event_fd() is readable while events are pending. Threads: any.
   uint32_t take_events() noexcept;
   // How many events were taken so far. Threads: any.
   uint64_t event_count() const noexcept { return event_count_.load(std::memory_order_relaxed); }
   int event_fd() const noexcept { return context_->async_fd; }  // the device's
-  // Counts the faults after which requests of any queue pair may be lost. Threads: any.
+  // How many faults there were after which requests of any queue pair may be lost. Threads: any.
   uint32_t fault_count() const noexcept { return fault_count_.load(std::memory_order_acquire); }
   // Whether the device reports when a failed queue pair has no more receives under way. True from
   // its first such report on. Threads: any.
@@ -120,16 +121,17 @@ class VerbsDevice final : public Device {
     return regions_[key >> 32];
   }
 
-  // Whether the device has windows of type 2 for parts of the pool, and whether it holds peers to
-  // their bounds (probed once).
+  // Whether the device has windows of type 2 for parts of the pool.
   bool has_windows() const noexcept { return has_windows_; }
   bool has_atomics() const noexcept { return limits_.atomic_cap != IBV_ATOMIC_NONE; }
+  // Whether it has windows, and holds peers to their bounds (probed once).
   bool enforces_windows() const noexcept { return has_windows_ && !quirks_.ignores_window_bounds; }
 
   // Its defects against the specification.
   const DeviceQuirks& quirks() const noexcept { return quirks_; }
 
-  // For a caller's own queue pairs, which must be gone before the device. Ownership: the device's.
+  // The objects below are for a caller's own queue pairs, which must be gone before the device.
+  // Ownership: the device's.
   ibv_context* context() const noexcept { return context_; }
   // The device's file: "/dev/infiniband/uverbs0".
   std::string node() const;

@@ -1,8 +1,8 @@
-// Finds RDMA devices: the drivers that are linked in, and the ports that have an address.
+// Finds RDMA devices: their drivers in this program, and their ports.
 //
 // A static program has the drivers that verbs_drivers.cc names at link time; without them rdma-core
-// finds no device. A dynamic program takes the drivers of the system. All functions: any thread.
-// Those that return a vector, a Result or a string allocate.
+// finds no device. A dynamic program takes the drivers of the system. Threads: any. Functions that
+// return a vector, a Result or a string allocate.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,11 @@
 
 namespace bedplate {
 
-// The drivers that are linked in, by their names in rdma-core: "bnxt_re, cxgb4, ...". Static text.
+// Registers with rdma-core the drivers that are linked in, and returns their names: "bnxt_re,
+// cxgb4, ...". If none is linked in, returns a text that says so. Static text.
 const char* verbs_drivers() noexcept;
 
-// A port, and whether it is usable, or why not.
+// A port of a device, with its state and its address.
 struct VerbsPort {
   std::string device;  // "rxe0"
   uint8_t port = 0;    // from 1
@@ -31,7 +32,7 @@ struct VerbsPort {
   ibv_mtu mtu = IBV_MTU_256;        // as listed; active_mtu() asks again
   uint32_t transfer_bytes_max = 0;  // of one request
 
-  // "rxe0 port 1, ::ffff:10.0.0.1, MTU 1024"
+  // "rxe0 port 1, ::ffff:10.0.0.1, MTU 1024"; ", down" follows if it is not active.
   std::string text() const;
   bool is_usable() const noexcept { return is_active && (is_ethernet ? has_gid : lid != 0); }
 };
@@ -45,12 +46,12 @@ uint8_t find_gid_index(ibv_context* context, const VerbsPort& port) noexcept;
 ibv_mtu active_mtu(ibv_context* context, const VerbsPort& port) noexcept;
 constexpr uint32_t mtu_bytes(ibv_mtu mtu) noexcept { return 128u << mtu; }
 
-// All ports of all devices with a driver. Opens and closes each device.
-// Errors (kSystem): no device at all; the error tells if a module or a driver is missing.
+// All ports of all devices with a driver. Opens and closes each device, and skips those that do not
+// open. Errors (kSystem): no port at all; the error tells if a module or a driver is missing.
 Result<std::vector<VerbsPort>> list_verbs_ports();
 
-// Chooses a usable port that matches `device` and `port` ("", 0: any).
-// Errors (kSystem): list_verbs_ports', no such device, no port that is up, no address.
+// Chooses the first usable port that matches `device` and `port` ("", 0: any).
+// Errors (kSystem): list_verbs_ports'; no such device or port; the port is down; it has no address.
 Result<VerbsPort> choose_verbs_port(const std::string& device, uint8_t port);
 
 }  // namespace bedplate

@@ -1,13 +1,13 @@
 // The RDMA device of an appliance, opened a second time by a process that joined its pool.
-// Registers once the memory of the pool that this process may write.
+// Registers each segment that is for devices, if this process may write the segment.
 //
 //     JoinedVerbs verbs;
 //     options.before_ready = [&verbs](JoinedProcess& process) { return verbs.open(process); };
 //     auto process = JoinedProcess::join(options);
 //
-// The owner names the device and port (process_terms.h) only to processes with verbs = true in its
-// configuration: its plan counts those. The process makes its own queue pairs, or a VerbsProvider,
-// which must be made in before_ready, too.
+// The owner names the device and port (process_terms.h) only to processes with verbs = true in the
+// owner's configuration: the owner's plan counts these processes. The process makes its own queue
+// pairs, or a VerbsProvider, which must be made in before_ready, too.
 //
 // Memory that is mapped read-only has no key: a local key lets the device write (device_quirks.h).
 // docs/verbs.md has the cure.
@@ -33,9 +33,9 @@ class JoinedVerbs {
   // Requires: the queue pairs made on the device are gone.
   ~JoinedVerbs() = default;
 
-  // Opens the owner's device, and registers the pool. `export_count_max`: how many exports this
-  // process will make itself (VerbsDevice::add_export), as no plan counts them. Called once.
-  // Requires: within before_ready, so before the seal.
+  // Opens the owner's device, and registers the pool. `export_count_max`: the most exports of this
+  // process (VerbsDevice::add_export), with those of a VerbsProvider (kExportCount). No plan counts
+  // them. Requires: called once, within before_ready, so before the seal.
   // Errors (kSystem): the configuration does not give the process verbs; the owner has no device;
   // the device's. After an error the object is of no use.
   Result<void> open(const JoinedProcess& process, uint32_t export_count_max = 0);
