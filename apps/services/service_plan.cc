@@ -157,7 +157,7 @@ void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
                       std::string(request.owner.view()));
       }
     }
-    return defect("the carve " + name + " is there twice");
+    return defect("the carve " + name + " appears twice");
   }
   needs_.segments.push_back({owner, std::move(carves), placement, is_for_devices});
 }

@@ -205,8 +205,8 @@ TEST(Supervision, OneThatCannotBeHadIsAWarning) {
   supervision.drains(0);
   STRCMP_EQUAL(
       ("bedplate: warning: looking for the supervisor at NOTIFY_SOCKET=" + path +
-       ": No such file or directory; it gets no notifications; unset NOTIFY_SOCKET, or have it "
-       "name a socket that this user may write to\n")
+       ": No such file or directory; it gets no notifications; unset NOTIFY_SOCKET, or set it "
+       "to a socket that this user may write to\n")
           .c_str(),
       capture.finish().c_str());
 }

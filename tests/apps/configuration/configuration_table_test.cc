@@ -122,7 +122,7 @@ TEST(ConfigurationTable, PutsEveryValueWhereItsKeyIsBoundTo) {
                         "slots = 2\nverbose = false\nnode = 3\npolicy = \"oldest\"\n"
                         "fallbacks = [\"least-used\", \"oldest\"]\nrights = [\"write\"]\n"
                         "first = \"b\"\nown = \"a\"\nsome = [\"c\", \"a\"]\n"
-                        "prefixes = [\"192.0.2.1/24\"]\nways = [\"2001:db8::1\", \"192.0.2.2\"]\n"
+                        "prefixes = [\"192.0.2.1/24\"]\nhops = [\"2001:db8::1\", \"192.0.2.2\"]\n"
                         "[[cache.tenant]]\nname = \"x\"\nshare = 5\n"
                         "[[cache.tenant]]\nname = \"y\"\n")
                        .c_str());

@@ -105,7 +105,7 @@ TEST(ControlLine, OneThatComesAndGoesDoesNotFillTheLog) {
   const std::string text = log.text();
   CHECK(text.size() > 100 && text.size() < 4 * 256);
   // The last message is the current state.
-  CHECK(text.ends_with("is there again\n"));
+  CHECK(text.ends_with("is available again\n"));
 }
 
 TEST(ControlLine, DoesNotBeginWithoutIt) {

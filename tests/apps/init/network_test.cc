@@ -75,5 +75,5 @@ TEST(Network, WhatTheKernelRefusesHasItsCure) {
   said(bring_up_apart({loopback_with("ff02::1/64")}),
        "Cannot assign requested address; set an address in [[network]] that an interface may have");
   said(bring_up_apart({loopback_with("", "", UINT32_MAX)}),
-       "of the interface lo: Invalid argument; set an mtu in [[network]] that the device takes");
+       "of the interface lo: Invalid argument; set an mtu in [[network]] that the device accepts");
 }

@@ -119,7 +119,7 @@ TEST(PortService, WhatMakesNoSenseIsRefusedWithItsPosition) {
                   read(port + "device = \"null\"\naddresses = [\"192.0.2.1/24\"]\n"
                               "gateways = [\"192.0.2.2\", \"192.0.2.3\"]\n")
                       .c_str());
-  STRCMP_CONTAINS("\"name\" \"wan\" is taken",
+  STRCMP_CONTAINS("\"name\" \"wan\" is already used",
                   read(port + "device = \"null\"\n" + port + "device = \"ring:a\"\n").c_str());
 }
 

@@ -413,7 +413,7 @@ TEST(Service, ActivatedSocketsAreForOneOnly) {
   STRCMP_EQUAL("", refusal());
   relay.to_plan = say;
   configuration.services = {&cache, &relay};
-  STRCMP_CONTAINS("listen in [cache], listen in [relay] would", refusal());
+  STRCMP_CONTAINS("several would: listen in [cache], listen in [relay]", refusal());
 }
 
 // ---- Its messages ----

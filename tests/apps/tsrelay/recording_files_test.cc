@@ -129,6 +129,6 @@ TEST(RecordingFiles, NothingButATransportStreamIsTakenForARecording) {
        {std::string(4096, 'x'), std::string(1 << 20, '\0'), std::string("GNU"),
         std::string(300, 'G').replace(188, 1, "x"), packets(20) + std::string(188 * 40, 'x'),
         std::string(188, 'x') + packets(20)}) {
-    STRCMP_CONTAINS("are no transport stream", said_of(content).c_str());
+    STRCMP_CONTAINS("are not a transport stream", said_of(content).c_str());
   }
 }

@@ -423,7 +423,7 @@ class UdpSocketBodies : public UdpPair {
     CHECK(arrives());
     CHECK(is_same(b->all[b->all.size() - 2].datagram.to, "239.255.77.5:0"));
     auto twice = b->socket.join(group.ip, {}, "lo");
-    STRCMP_CONTAINS("joined already", twice.error().cure);
+    STRCMP_CONTAINS("already joined", twice.error().cure);
     CHECK(b->socket.leave(group.ip, {}, "lo").ok());
     CHECK(!arrives());
     // Membership for one source only.
@@ -527,7 +527,7 @@ class UdpSocketBodies : public UdpPair {
     STRCMP_CONTAINS("its headroom leaves no space", a->socket.open(options).error().answer);
     options = a->options("127.0.0.1:0");
     options.peer = at("[::1]:5");
-    STRCMP_CONTAINS("other family", a->socket.open(options).error().answer);
+    STRCMP_CONTAINS("other address family", a->socket.open(options).error().answer);
     options = a->options("127.0.0.1:0");
     options.owner = {};
     CHECK(!a->socket.open(options).ok());

@@ -55,7 +55,7 @@ constexpr DropText kTexts[] = {
      "check that their destinations are up"},
     {"no-buffer", "answers and copies for which the port had no buffer",
      "give the port more buffers"},
-    {"queue-full", "answers for which the queue of the port, or of another shard, was full",
+    {"queue-full", "answers for which the queue of the port or of a shard was full",
      "give it longer queues, or a core of its own"},
 };
 static_assert(sizeof kTexts / sizeof kTexts[0] == kDropCount);
