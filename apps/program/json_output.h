@@ -40,8 +40,10 @@ class JsonValue {
   static JsonValue object() { return JsonValue(Kind::kObject, 0); }
 
   // An object's member, added if missing; null becomes an object. Keys keep the order of first use.
+  // The reference is valid until the next member is added. Requires: an object, or null.
   JsonValue& operator[](std::string_view key);
   // Adds an item to an array and returns it; the reference is valid until the next item is added.
+  // Requires: an array.
   JsonValue& push_back(JsonValue item);
 
   Kind kind() const noexcept { return kind_; }
@@ -71,6 +73,7 @@ struct JsonValue::Member {
 // A node's number; null if the system chooses it.
 inline JsonValue node_json(int node) { return node == kAnyNode ? JsonValue() : JsonValue(node); }
 
+// Prints the value and a newline on standard output.
 void print_json(const JsonValue& json, int indent = 2);
 
 }  // namespace bedplate

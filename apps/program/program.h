@@ -6,8 +6,9 @@
 //     }
 //
 // `PROGRAM run CONFIG` boots the appliance with the services that have a table in the
-// configuration; plan, check, keys, counters, doctor, stats, top and perf know them as well. As the
-// first process of an image (docs/image.md) the same program runs the machine.
+// configuration; plan, check, keys, counters, doctor and ctl know them as well. The program also
+// has stats, top, trace and perf, which need no services, and the services [http] and [control]. As
+// the first process of an image (docs/image.md) the same program runs the machine.
 #pragma once
 
 #include <initializer_list>

@@ -14,9 +14,9 @@
 //                   }, this);
 //     }
 //
-// which answers "cache.flush". methods() may be called while nothing runs: a table is also made to
-// be printed. Threads: the table belongs to the main thread; ControlCall says on which thread a
-// method is called.
+// The method's name is then "cache.flush". methods() may be called while nothing runs: a table is
+// also made to be printed. Threads: the table belongs to the main thread; ControlCall says on which
+// thread a method is called.
 #pragma once
 
 #include <cstdint>
@@ -57,12 +57,13 @@ class ControlCall {
   using Function = void (*)(void* context, ControlCall& call) noexcept;
 
   bool has(std::string_view parameter) const noexcept { return find(parameter) != nullptr; }
-  // The value of the argument, or `otherwise` without one. Requires: the parameter has this type.
+  // The value of the argument; without an argument, `otherwise`. A text is valid until the answer
+  // is complete. Requires: the parameter has this type.
   std::string_view text(std::string_view parameter, std::string_view otherwise = "") const noexcept;
   uint64_t number(std::string_view parameter, uint64_t otherwise = 0) const noexcept;
   bool boolean(std::string_view parameter, bool otherwise = false) const noexcept;
 
-  // Writes the answer; 16 KiB at most.
+  // Writes the answer, 16 KiB at most: instead of a longer one the client gets an error.
   JsonText& result() noexcept { return result_; }
   // Refuses, with the three parts of an error: what was being done, what prevents it, what to do.
   void refuse(const Error& error) noexcept;
@@ -70,8 +71,10 @@ class ControlCall {
   const Error& error() const noexcept { return error_; }
 
   // Calls `function` on the thread of `loop`, once the method has returned; `function` ends the
-  // answer. If the loop does not call it within two seconds, the answer says that it is stuck.
-  // Requires: not called on that thread. Ownership: `context` outlives the loop's run.
+  // answer. If `function` has not returned within two seconds, the client gets the error that the
+  // shard is stuck; the loop may still call `function` later. Until then, further calls for this
+  // loop are refused. Requires: called by the method itself, at most once in each call of it, not
+  // by `function`. Ownership: `context` outlives the loop's run.
   void go_on(EventLoop& loop, Function function, void* context) noexcept;
 
   // State of the method, kept from one step to the next.
@@ -82,6 +85,8 @@ class ControlCall {
 
   // For an answer that is too long for one buffer: after more(page) the text written so far is
   // sent, and the method is called again, with page() == page, to continue. The first page is 0.
+  // For a notification (a request without an answer) the method is called for the first page only.
+  // Requires: each page has text.
   uint64_t page() const noexcept { return page_; }
   void more(uint64_t page) noexcept {
     page_ = page;
@@ -116,9 +121,9 @@ class ControlCall {
 struct ControlMethod {
   std::string name;                               // of a-z, 0-9, _ and -, with dots between words
   std::vector<ControlParameter> parameters = {};  // kControlParametersMax at most
-  std::string result = {};                        // its answer: `{"held": true}`
-  std::string help = {};                          // its effect: one sentence
-  std::string needs = {};  // its precondition; without it, it refuses: "a volume on a store"
+  std::string result = {};                        // the method's answer: `{"held": true}`
+  std::string help = {};                          // the method's effect: one sentence
+  std::string needs = {};  // without this the method refuses: "a volume on a store"
   ControlCall::Function function = nullptr;
   void* context = nullptr;
   HeapOwner asker = {};  // set by the table: the owner of allocations in add(), and in calls
@@ -126,13 +131,14 @@ struct ControlMethod {
 
 class ControlMethods {
  public:
-  // Adds a method; its name gets the service's as a prefix: "cache.flush". Requires: the name is
-  // new. Ownership: `context` outlives the appliance.
+  // Adds a method; its name gets the service's name as a prefix: "cache.flush". Requires: the name
+  // is new; at most kControlParametersMax parameters. Ownership: `context` outlives the appliance.
   void add(ControlMethod method, ControlCall::Function function, void* context);
 
   // For the runtime: `owner` is the prefix of the names that follow, unless it is empty.
   void set_owner(std::string_view owner) { owner_ = owner; }
   const std::vector<ControlMethod>& all() const noexcept { return methods_; }
+  // nullptr: there is no such method. The pointer is valid until the next add().
   const ControlMethod* find(std::string_view name) const noexcept;
 
  private:

@@ -1,6 +1,6 @@
-// The listening sockets of a service: opened before anything is taken, so that an address in use is
-// one line of preflight's report; closed when boot fails. This class does not accept connections;
-// the service's shard does. Threads: the main thread's.
+// The listening sockets of a service. They are opened before anything is taken, so an address in
+// use is one line of boot's report of problems. They are closed when boot fails or the appliance
+// ends. This class does not accept connections; the service does. Threads: the main thread's.
 //
 // Invariants: 1. Each socket is open, and no two have one descriptor. 2. Each path has a socket.
 // (is_valid, after open and before the sockets are closed) 3. They are opened once. (open)
@@ -18,8 +18,8 @@ namespace bedplate {
 class Listeners {
  public:
   // `key`: the configuration key of the addresses: "listen in [SERVICE]". With `local_only`, passed
-  // sockets must be local, too; ServicePlan::listen has checked the addresses. The files of Unix
-  // sockets get the user and group of `access`.
+  // sockets must be local, too; ServicePlan::listen has checked the addresses. If `access` is
+  // restricted, the files of Unix sockets get its user and group.
   explicit Listeners(std::string key, LocalOnly local_only = {}, SocketAccess access = {})
       : key_(std::move(key)), local_only_(std::move(local_only)), access_(std::move(access)) {}
   Listeners(Listeners&&) noexcept = default;
@@ -28,8 +28,9 @@ class Listeners {
   // Closes the sockets and removes the files of Unix sockets.
   ~Listeners();
 
-  // Opens every address; `activation:` takes over the sockets that LISTEN_FDS passes
+  // Opens every address; `activation:` takes over the sockets that LISTEN_FDS passes, at most 8
   // (sd_listen_fds(3)). Appends one error to `problems` for each address that cannot be opened.
+  // Requires: called once; `activation:` comes once at most.
   void open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems);
 
   const std::vector<Fd>& sockets() const noexcept { return sockets_; }
@@ -48,8 +49,9 @@ class Listeners {
   std::vector<std::string> paths_;
 };
 
-// Opens the listening addresses of `services`: a Listeners object for each key, in order. Leaves
-// out `activation:` unless `with_activation`: a process may have been passed no sockets.
+// Opens the listening addresses of `services`. Returns, for each service, a Listeners object for
+// each of its keys, in order. Appends each problem to `problems`. Without `with_activation` it
+// leaves out `activation:`: `check` is passed no sockets.
 std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeeds>& services,
                                                    bool with_activation,
                                                    std::vector<Error>* problems);

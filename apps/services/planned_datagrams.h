@@ -16,7 +16,7 @@ struct ServiceNeeds;
 
 struct DatagramMembership {
   IpAddress group;
-  IpAddress source = {};       // none: any source
+  IpAddress source = {};       // no address: any source
   std::string interface = {};  // empty: by the routing table
 };
 
@@ -32,16 +32,18 @@ struct DatagramOpening {
 // The complete options of the socket; they are valid as long as `opening`.
 DatagramOptions options_of(const DatagramOpening& opening, const DatagramOwner& owner) noexcept;
 
-// Opens `socket`, which is not open, and joins its groups. It is a network's socket; or the
-// kernel's, if open_datagrams() has opened `fd` for the same opening. Errors: the socket's.
+// Opens `socket`, which is not open, and joins its groups. With an open `fd`, `socket` is a
+// UdpSocket and takes over `fd`, which open_datagrams() has opened for the same opening. Without
+// one, `socket` is a network's socket. Errors: the socket's; it may then be open, with some groups.
 Result<void> open_planned(DatagramSocket& socket, const DatagramOpening& opening,
                           const DatagramOwner& owner, Fd fd);
 
 // Opens the planned kernel sockets of `services`. Returns, for each service, a descriptor for each
-// of its datagram sockets; descriptors of sockets on networks are not open. Appends each problem to
-// `problems`: a missing address, a port that is in use or that the configuration has twice, an
-// interface, a group that cannot be joined. Each group is joined and left again, so that no
-// datagram arrives before its service runs.
+// of its datagram sockets. A descriptor is not open if its socket is on a network, has no
+// DatagramOpening, or has a problem. Appends the first problem of each socket to `problems`:
+// a missing address, a port that is in use or that the configuration has twice, an interface, a
+// group that cannot be joined. Each group is joined and left again, so that no datagram arrives
+// before its service runs.
 std::vector<std::vector<Fd>> open_datagrams(const std::vector<ServiceNeeds>& services,
                                             std::vector<Error>* problems);
 

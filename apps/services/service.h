@@ -12,16 +12,17 @@
 //                as [appliance] user, if set, with the rights of ServicePlan::capability
 //     sealed     from here on nothing of the pool moves, and nothing is registered
 //     start      on each shard, on its thread, before the loop runs
-//     tick       about every half second; more often while the appliance drains
+//     tick       about every half second; more often for a supervisor and in a drain
 //     request_drain, is_drained   finish all that has begun, take nothing new
+//     stopped    the shards have stopped, or boot has failed
 //
 // A service may use services that the program lists before it: they are created before it, and
 // planned after it, so that they know its demands (datagram_network()).
 //
 // An error in any of them ends the boot, with its kind as exit code, and all that was taken is
-// released. A service is made for one appliance and outlives it. During boot, an exception that
-// leaves one of its functions becomes an error which names the service; on a shard it ends the
-// process.
+// released. A service is made for one appliance and outlives it. An exception that leaves describe,
+// plan, preflight, prepare, create or sealed becomes an error which names the service; an exception
+// in a noexcept function ends the process.
 #pragma once
 
 #include <cstdint>
@@ -51,16 +52,18 @@ class Service {
   virtual uint32_t table_count_max() const noexcept { return 0; }
 
   // Describes its table, which may contain tables. The variables are the service's own, and hold
-  // the defaults.
+  // the defaults. Also called to list the keys (ConfigurationTable::is_sample), so it has no other
+  // effect.
   virtual void describe(ConfigurationTable& /*table*/) {}
 
-  // Tells `plan`, which knows the configuration, what it needs: the same at each call. Errors: why
-  // it cannot be planned (kConfiguration).
+  // Tells `plan`, which knows the configuration, what it needs. Called several times: the same
+  // configuration gives the same plan. Errors: why it cannot be planned; the kind becomes
+  // kConfiguration.
   virtual Result<void> plan(ServicePlan& /*plan*/) { return {}; }
 
   // The network that the configuration calls `name`, if this service has it: other services open
-  // their datagram sockets on it, through transport/sockets/datagram_network.h. nullptr: it has
-  // none of this name. Called after the configuration is read.
+  // their datagram sockets on it, through transport/sockets/datagram_network.h. nullptr: the
+  // service has no network of this name. Called after the configuration is read.
   virtual DatagramNetwork* datagram_network(std::string_view /*name*/) noexcept { return nullptr; }
 
   // Appends what this machine lacks to `problems`. Takes nothing and leaves nothing behind.
@@ -86,11 +89,13 @@ class Service {
   // print a program's table, so it has no other effect.
   virtual void methods(ControlMethods& /*methods*/) {}
 
-  // Finishes all that has begun, and takes nothing new; is_drained() tells when it is done. A
-  // service that is not drained in time ([appliance] drain_timeout_ms) is named in the log, and
-  // stopped. Called once: when the appliance ends, or for this service alone while it serves.
-  // Threads: the main thread, while the shards run; EventLoop::submit() reaches them.
+  // Finishes all that has begun, and takes nothing new; is_drained() tells when it is done. Called
+  // once: when the appliance ends, or for this service alone while the appliance serves. When the
+  // appliance ends, a service that is not drained in time ([appliance] drain_timeout_ms) is named
+  // in the log, and stopped; a service that drains alone has no time limit. Threads: the main
+  // thread, while the shards run; EventLoop::submit() reaches the shards.
   virtual void request_drain() noexcept {}
+  // Called after request_drain(). Threads: the main thread, while the shards run.
   virtual bool is_drained() const noexcept { return true; }
   // Whether it may drain while the appliance keeps serving; false for a service that the machine
   // itself needs. Threads: any.

@@ -1,10 +1,10 @@
-// Calls into services: the runtime makes all of them by these functions. So a service is charged
-// for the memory that it allocates.
+// Calls into services. The runtime makes each call that may allocate or fail by these functions, so
+// a service is charged for the memory that it allocates.
 //
 // From prepare() on, when the heap exists, a service runs as the owner heap:NAME, on any thread:
 // its [[limit]] holds, and it cannot use the runtime's reserve. Its later callbacks run as the same
 // owner (follow_heap_owner). During boot an exception of the service becomes an error, and every
-// error names its service. The runtime itself has no exceptions; services may.
+// error names its service. The runtime itself throws no exceptions; services may throw.
 #pragma once
 
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace bedplate {
 
-// The owner of memory that `service` allocates; no owner, if the table of owners is full. Threads:
-// any. Cost: a look at each owner's name.
+// The owner of memory that `service` allocates; kUnnamedOwner if the table of owners is full.
+// Threads: any. Cost: a look at each owner's name.
 HeapOwner heap_owner_of(const Service& service) noexcept;
 
 // Makes `call` as the service's owner, and returns its result. Threads: any.
@@ -28,8 +28,8 @@ decltype(auto) in_service(const Service& service, Call&& call) {
 
 // Makes `call`, in which `service` is `doing` something ("creating"). Errors: those of the call,
 // with the service's name before their `doing`; an exception that the call threw. The call runs as
-// the service's owner only if the caller uses in_service(): before there is a heap, the owner boot
-// has all memory. Threads: the main thread.
+// the service's owner only if the caller sees to it, with in_service() or a HeapOwnerScope: before
+// there is a heap, the owner boot has all memory. Threads: the main thread.
 Result<void> call_service(Service& service, const char* doing,
                           const std::function<Result<void>()>& call);
 

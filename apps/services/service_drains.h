@@ -43,7 +43,8 @@ class ServiceDrains {
   void turn() noexcept;
   // Asks all services that were not asked yet.
   void begin_all() noexcept;
-  // The names of services that are not drained: "cache, peers". Empty: all are drained.
+  // The names of services that are not drained: "cache, relay". Empty: all are drained. It asks
+  // each service, so call it after begin_all().
   std::string undrained() const;
 
  private:

@@ -4,7 +4,7 @@
 //
 // Threads: the main thread, in Service::plan(). Texts and structs are copied. Several calls for one
 // shard add up. A plan that makes no sense ends the boot, by an error of kind kConfiguration that
-// names the service; only take() returns it.
+// names the service. The functions return no errors: take() returns the first one.
 //
 // Invariants, checked by each function that plans something: 1. There are needs for each shard of
 // the configuration until take(); nothing is planned after that. 2. A carve, a datagram socket or a
@@ -123,15 +123,16 @@ class ServicePlan {
   Placement placement(uint32_t shard);
 
   // A segment of the service, divided into `carves`, for ServiceContext::carve. Owners are named
-  // "NAME" or "WHAT:NAME", and are unique among all services. Sizes are multiples of 64 bytes, over
-  // 0; the carves follow in order. Without `is_for_devices` its pointers have no region key.
+  // "NAME" or "WHAT:NAME", after the service. A segment's owner is unique in the appliance, a
+  // carve's owner in the service. Sizes are multiples of 64 bytes, over 0; the carves follow in
+  // order. Without `is_for_devices` its pointers have no region key.
   void segment(const OwnerName& owner, std::vector<CarvePlan> carves, const Placement& placement,
                bool is_for_devices = true);
   // Heap memory that it takes before it serves, added to that of others.
   void heap(uint64_t bytes) { needs_.heap_bytes += bytes; }
   // Heap memory that it takes while it serves, on `thread_count` threads, for `owner`
-  // ("heap:NAME"). It is kept for that owner alone, however full the heap is. Each thread costs at
-  // least 4 MiB.
+  // ("heap:NAME"). It is kept for that owner alone, however full the heap is. The bytes are rounded
+  // up to 4 MiB, and each thread after the first costs another 4 MiB.
   void kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count);
 
   // How many connections may be open on `shard` at once, set by `key` of its table, if not nullptr.
@@ -141,7 +142,7 @@ class ServicePlan {
   void descriptors(uint32_t count, const char* key);
   // Threads of the service (platform/thread_stack.h), beside the shards; their stacks are planned.
   void threads(uint32_t count) { needs_.threads += count; }
-  // How many timers may be armed at once, and how many sources the loop of `shard` polls.
+  // How many timers the loop of `shard` may have armed at once, and how many sources it polls.
   void timers(uint32_t shard, uint32_t count);
   void sources(uint32_t shard, uint32_t count);
   // Descriptors that its sockets watch at once (StreamSockets::start_watching), including
@@ -161,12 +162,14 @@ class ServicePlan {
 
   // Sockets that the runtime opens before anything is taken, and closes, for
   // ServiceContext::listeners. The first process of an image opens `in_image` instead, unless it is
-  // empty. `terms` may require the service to serve this machine alone, above all if clients are in
-  // clear and plain_text() is not kAllowed. Then an address in either list that others can reach is
-  // refused here; preflight refuses such a passed socket.
+  // empty. A service serves this machine alone if terms.local_only says so, or if it has no TLS and
+  // plain_text() is not kAllowed. Then an address in either list that others can reach is refused
+  // here; Listeners::open refuses such a passed socket. Without TLS and with plain_text() kRefused,
+  // every address is refused. Each key is planned once.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
               const std::vector<SocketAddress>& in_image = {}, const ListenTerms& terms = {});
-  // The key "plain_text" of its table. The runtime describes it in each table with addresses.
+  // The key "plain_text" of its table; kLocal without the key. The runtime describes the key in
+  // each table with addresses.
   PlainText plain_text() const;
 
   static constexpr size_t kFileCountMax = 1 << 16;  // of one service
@@ -220,7 +223,7 @@ class ServicePlan {
   void module(const char* name) { needs_.modules.push_back(name); }
   void image_file(const std::string& path) { needs_.image_files.push_back(path); }
 
-  // Called by the runtime. Errors (kConfiguration): the first defect of the plan.
+  // Called by the runtime, once. Errors (kConfiguration): the first defect of the plan.
   Result<ServiceNeeds> take();
 
   bool is_valid() const noexcept;

@@ -2,12 +2,13 @@
 // knows nothing of TLS, and encrypts that session's output.
 //
 // Its memory is two buffers; the library's allocations are charged to the owner of the credentials.
-// The thread of the connections computes the handshake, in about a millisecond; the client has the
-// time of a request for it (ConnectionThread). A failure is counted and logged, and ends the
-// connection, with an alert if TLS has one.
+// The thread of the connections computes the handshake, in about a millisecond. From its first byte
+// on the client has the time of a request for the handshake (ConnectionThread). A failure is
+// counted and logged, and ends the connection, with a TLS alert if there is one for it. A client
+// that leaves or is late during the handshake is only counted.
 //
-// Invariants: 1. `inner_` reads and writes nothing before the handshake is done. 2. After the end a
-// connection sends only pending bytes. (is_valid)
+// Invariants: 1. `inner_` reads and writes nothing before the handshake is done. (hear, say) 2. A
+// connection with a failed session is over: it sends only pending bytes. (is_valid)
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,7 @@ namespace bedplate {
 
 // State that all connections of a server share.
 struct TlsConnectionEnvironment {
-  const char* where = "";
+  const char* where = "";  // in the log: "[server]"
   TlsCredentials credentials;
   LogLimit log_limit{10};
 };

@@ -5,9 +5,10 @@
 //     bare    a transport stream from its first byte on
 //     neither
 //
-// A transport stream is a whole number of packets; most of them begin with the sync byte. A packet
-// with a bad sync byte is a fault of the stream, which its inspector counts. A sync byte as RTP's
-// first byte means version 1, so a bare stream never looks like RTP.
+// A transport stream is a whole number of packets; more than half of them begin with the sync byte.
+// A packet with a bad sync byte is a fault of the stream, which its inspector counts. A sync byte
+// as RTP's first byte means version 1, so a bare stream looks like RTP only if its first sync byte
+// is corrupt.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,7 @@
 
 namespace bedplate::relay {
 
+// The formats that a leg accepts: kAuto both, kRtp only RTP, kUdp only bare streams.
 enum class StreamFormat : uint8_t { kAuto, kRtp, kUdp };
 
 enum class Content : uint8_t {
@@ -26,7 +28,9 @@ enum class Content : uint8_t {
   kEmpty,      // RTP without payload: padding, or a keep-alive
   // Datagrams that are dropped, by cause.
   kTruncated,  // longer than its buffer
-  kNeither,    // neither RTP nor a transport stream, or RTP whose lengths make no sense
+  // Neither RTP nor, for kAuto, a transport stream; or RTP whose lengths make no sense. Never for
+  // kUdp.
+  kNeither,
   kOtherType,  // RTP whose payload is of another type
   kNotWhole,   // not a whole number of packets
   kNoSync,     // a whole number of packets, but no sync bytes
@@ -38,8 +42,8 @@ struct DatagramContent {
   bool has_number = false;
 };
 
-// Returns kTransport if the payload is a transport stream: whole packets, most of them with the
-// sync byte. Otherwise kNotWhole or kNoSync.
+// Returns kTransport if the payload is a transport stream: whole packets, more than half of them
+// with the sync byte. Otherwise returns kNotWhole (also for no bytes) or kNoSync.
 inline Content content_of_payload(std::span<const std::byte> payload) noexcept {
   if (payload.empty() || payload.size() % kTsPacketBytes != 0) return Content::kNotWhole;
   size_t count = 0;

@@ -15,12 +15,12 @@ struct PartRow {
   uint64_t bytes() const noexcept { return count * bytes_each; }
 };
 
-// In the order of GroupPart, without parts that this layout lacks.
+// The parts in the order of GroupPart, without parts that this layout lacks.
 std::vector<PartRow> part_rows(const GroupLayout& layout);
 
 JsonValue parts_json(const std::vector<PartRow>& rows);
 
-// Every key of [[group]] except its name and keys without effect in this layout.
+// The keys of [[group]] that have an effect in this layout, without name and publish_timeout_ms.
 JsonValue shape_json(const GroupShape& shape);
 
 }  // namespace bedplate

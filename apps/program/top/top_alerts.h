@@ -10,12 +10,13 @@
 
 namespace bedplate {
 
-// "! 4 need a look, 2 in west (tab)": the alerts of the shown appliance, then those of the others.
-// Empty: none. Requires: shown < views.size().
+// "! 4 need a look, 2 in west (tab)": the number of alerts of the shown appliance, then that of the
+// others. Empty: there are no alerts. Requires: shown < views.size().
 std::string alerts_head(const std::vector<TopView>& views, size_t shown);
 
 // The alerts in at most `rows` rows: each in one row or more, the first ones in full. A cut line
-// ends in "~"; the last row counts the alerts that have no row.
+// ends in "~". If alerts have no row, the last row counts them; a single row shows the first alert.
+// Empty: there are no alerts, no rows, or at most two columns.
 std::vector<std::string> alerts_in_brief(const std::vector<std::string>& alerts, size_t columns,
                                          size_t rows);
 // All alerts, in as many lines as needed; without alerts, one line that says so.

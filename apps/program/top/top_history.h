@@ -26,20 +26,21 @@ class TopHistory {
   // The time between points: the last value within it counts.
   static constexpr uint64_t kStepNs = 1'000'000'000;
 
-  // Adds the values seen at `now_ns` (monotonic), and drops values older than kKeptNs.
+  // Adds the values seen at `now_ns` (monotonic), and drops values older than kKeptNs. Requires:
+  // `now_ns` is not before that of an earlier call.
   void add(const std::vector<TopSection>& sections, uint64_t now_ns);
 
-  // A graph of `key` in `columns` and `rows` (at least 3): a title with the text of the last value,
-  // the scale, and bars of "#". Empty: the key has no points.
+  // A graph of `key` in `columns` and `rows`: a title with the text of the last value, the scale,
+  // and bars of "#". Empty: the key has no points, or `rows` is below 3.
   std::vector<std::string> graph(const TopKey& key, uint64_t now_ns, size_t columns,
                                  size_t rows) const;
 
  private:
   struct Point {
-    uint64_t step;  // its time in kStepNs
+    uint64_t step;  // its time, in units of kStepNs
     double number;
     std::string text;
-    bool is_total;  // for all points of a key or none: a total, not a rate
+    bool is_total;  // not a rate; the same for all points of a key
   };
   std::map<TopKey, std::deque<Point>> points_;
 };

@@ -8,7 +8,8 @@ namespace bedplate {
 
 // An appliance with all its counters, at their positions in `stats --json`. A counter is {"total",
 // "per_second"}; a ns counter also has "share"; a histogram is that of the interval, with
-// "per_second". An appliance that cannot be read has "error".
+// "per_second". Without an earlier value the rate and the share are null, and a histogram has no
+// rate. An appliance that cannot be read has only "path" and "error".
 JsonValue top_json(const TopAppliance& appliance);
 
 }  // namespace bedplate

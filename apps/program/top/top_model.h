@@ -1,14 +1,17 @@
 // The model of `top`: an appliance's sections of rows and columns, made from its counters' changes
-// in an interval. It knows no service: sections are sets of one name, rows their instances, columns
-// their counters, by kind and unit alone.
+// in an interval. It knows no service: a section has the sets of one name, with a row for each
+// instance and a column for each counter, by kind and unit alone.
 //
-// - A counter that grew is shown as a rate, in ns as its share of the time; else as its total.
+// - A counter that grew in any row is shown as a rate, in ns as its share of the time; else as its
+//   total.
 // - A gauge is shown as its value; "used_bytes" with "limit_bytes" or "bytes" also as a bar.
-// - A histogram is shown as count, p50, p99 and maximum of the interval.
-// - Columns that are 0 in all rows, and rows that are 0 in all columns, are left out.
+// - A histogram that grew is shown as its rate, and as p50, p99 and maximum of the interval.
+// - Columns that are 0 in all rows are left out. So are rows that are 0 in all columns, unless the
+//   set has labels or a single row.
 //
-// Sets of the runtime that show activity come first. Sets that never change (`stats` has them) and
-// the heap's size classes are left out.
+// The runtime's sets about shards and sources come first, then those of services, then the
+// runtime's other sets. The runtime's sets process, segment, signals and way_back and the heap's
+// size classes are left out; `stats` has them.
 #pragma once
 
 #include <cstdint>
@@ -58,14 +61,15 @@ struct TopView {
   std::vector<std::string> alerts;  // one sentence for each alert
 };
 
-// The sections, in the order of the screen. A section whose counters are all 0 has no columns and
-// is left out.
+// The sections, in the order of the screen. A section whose counters are all 0 is left out, unless
+// its set has labels.
 std::vector<TopSection> top_sections(const std::vector<SetChange>& changes);
 
 // The section of the alerts, as sentences; nothing: no alert is raised.
 std::optional<TopSection> alerts_section(const CountersSnapshot& now);
 
-// "0.5/s", "1234/s", "12.3k/s", "1.5 MiB/s"; "12%", "0.3%"; "12.3M": a few columns wide.
+// Short texts: a rate is "0.5/s", "1234/s", "12.3k/s" or "1.5 MiB/s"; a share of 0.12 is "12%"; an
+// amount is "12.3M".
 std::string rate_text(double per_second, std::string_view unit);
 std::string share_text(double share);
 std::string amount_text(uint64_t value, std::string_view unit);

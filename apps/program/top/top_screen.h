@@ -19,7 +19,7 @@
 
 namespace bedplate {
 
-// Keys that are not characters; a character's key is its code.
+// Keys that are not characters; a character's key is its code, below 256.
 enum TopKeyCode : int {
   kTopUp = 256,
   kTopDown,
@@ -48,12 +48,13 @@ class TopScreen {
  public:
   // Shows the views of all appliances at `now_ns` (monotonic). Ignored while frozen.
   void show(std::vector<TopView> views, uint64_t now_ns);
-  // Shows an error instead of views.
+  // Shows an error in the head until the next show(); the sections stay. Ignored while frozen.
   void show_error(std::string text);
 
-  // Returns false for the key that ends `top`.
+  // Returns false for a key that ends `top`: q, except in a filter, and Ctrl-C.
   bool press(int key);
 
+  // The present picture; the next keys move the mark in it.
   TopPicture picture(size_t columns, size_t rows);
 
  private:
@@ -96,7 +97,7 @@ class TopScreen {
   // The last picture's layout, in which keys move the mark.
   TopLines laid_out_;
   std::vector<TopKey> keys_of_spans_;
-  size_t first_value_ = 0;  // the first span that is no label
+  size_t first_value_ = 0;  // the first span that is not a label
 };
 
 }  // namespace bedplate

@@ -1,8 +1,9 @@
 // The terminal of `top`: keys in, lines out, and its settings restored at the end.
 //
-// It uses VT100 sequences, so a serial console is enough: the cursor to a line, clear to its end,
-// reverse video, no colour. It sends only lines that have changed. It uses no terminal library:
-// such a library reads a description of the terminal from a file, and an image has none.
+// It uses VT100 sequences, so a serial console is enough: they move the cursor to a line, clear the
+// line to its end, and set reverse video. It uses no colour. It sends only lines that have changed.
+// It uses no terminal library: such a library reads a description of the terminal from a file, and
+// an image has none.
 #pragma once
 
 #include <csignal>
@@ -44,17 +45,18 @@ class TopTerminal {
   ~TopTerminal() { close(); }
 
   // Takes the terminal over: keys are read at once and not echoed. From now on SIGINT, SIGTERM and
-  // SIGHUP end a wait. Requires: is_usable(); called once, in a program of one thread.
+  // SIGHUP end a wait: they are blocked outside of wait(). Errors: the system's. Requires:
+  // is_usable(); called once, in a program of one thread.
   Result<void> open();
-  // Restores the terminal.
+  // Restores the terminal; the signals stay blocked.
   void close() noexcept;
 
   struct Size {
     size_t columns;
     size_t rows;
   };
-  // The present size; if the terminal does not report it, as over a serial line: COLUMNS and LINES,
-  // or else 80 x 24.
+  // The present size. A terminal on a serial line does not report it: then the size is COLUMNS and
+  // LINES, or else 80 x 24.
   Size size() const;
   void draw(const TopPicture& picture);
 
@@ -63,8 +65,9 @@ class TopTerminal {
     Event event;
     int key = 0;  // kKey
   };
-  // Waits for a key, at most until `deadline_ns` (monotonic). kEnd: a signal came, or the terminal
-  // is gone.
+  // Waits for a key, at most until `deadline_ns` (monotonic), or 100 ms longer in the middle of a
+  // key. kTime: no key came. kResized: size() may differ. kEnd: a signal came, or the terminal is
+  // gone. Requires: open() succeeded.
   Input wait(uint64_t deadline_ns);
 
  private:

@@ -18,7 +18,8 @@ struct TopTextOptions {
 // "demo: pid 4711, running, the last 1.0 s". Requires: the appliance could be read.
 std::string headline(const TopAppliance& appliance);
 
-// The position of a value in the lines.
+// The position of a value in the lines. It may lie beyond the end of its line: a line is cut to
+// its columns, and its last blanks are dropped.
 struct TopSpan {
   size_t line = 0;
   size_t begin = 0;  // with two blanks before it
@@ -42,7 +43,7 @@ TopLines section_lines(const TopSection& section, const TopTextOptions& options)
 inline constexpr size_t kNoteIndent = 2;
 std::vector<std::string> note_lines(const std::string& note, size_t columns);
 
-// `text`, or as much of it as fits, then with "~" at its end. A byte that is not printable ASCII
+// `text`, cut to `columns` bytes; a cut text ends in "~". A byte that is not printable ASCII
 // becomes "?".
 std::string fit_columns(const std::string& text, size_t columns);
 

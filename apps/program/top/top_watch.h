@@ -18,12 +18,13 @@ namespace bedplate {
 struct TopAppliance {
   std::string path;  // of its counters file, socket or line
   bool is_running = false;
-  std::optional<CountersSnapshot> before;  // nothing: there is one look so far
+  std::optional<CountersSnapshot> before;  // nothing: the look before did not read it
   std::optional<CountersSnapshot> now;     // nothing: `error` says why
   Error error;
 
   // The time between the two looks; 0: only one look at this process.
   double seconds() const noexcept;
+  // The changes since `before`. Lifetime: until the next look(). Requires: `now` has a value.
   std::vector<SetChange> changes() const;
 };
 
@@ -39,10 +40,12 @@ class TopWatch {
   };
   explicit TopWatch(Options options) : options_(std::move(options)) {}
 
-  // Reads all appliances. Errors (kSystem): the directory cannot be read, or has no appliance; an
-  // appliance's own error is in its TopAppliance. Results of earlier changes() become invalid.
+  // Reads all appliances. Errors (kSystem): the directory cannot be read, or has no appliance: then
+  // appliances() stays as it was. An appliance's own error is in its TopAppliance. Results of
+  // earlier changes() become invalid.
   Result<void> look();
-  // Sorted by name, without appliances that have ended.
+  // Sorted by name. In a directory, an appliance that has ended is gone; a crashed one stays, with
+  // its last counters.
   const std::vector<TopAppliance>& appliances() const noexcept { return appliances_; }
   bool is_any_running() const noexcept;
 
