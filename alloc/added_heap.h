@@ -1,9 +1,9 @@
-// Adds to the heap while a program runs: a segment of its own in the pool, with any page size.
+// Adds memory to the heap while a program runs. The memory is a new segment of the pool.
 //
-// For programs without an appliance. An appliance's pool is planned ([pool] bytes), and a process
-// that joins one gets its heap from the owner (heap_bytes of its [[process]]): both are refused
-// here. Before main, use BEDPLATE_BOOT_BYTES and BEDPLATE_BOOT_PAGE_BYTES
-// (pinned_pool/boot_segment.h).
+// Only programs without an appliance use this. add_heap() refuses two others: an appliance plans
+// its pool ([pool] bytes), and a process that joins a pool gets its heap from the pool's owner
+// (heap_bytes of its [[process]]). BEDPLATE_BOOT_BYTES and BEDPLATE_BOOT_PAGE_BYTES size the heap
+// before main (pinned_pool/boot_segment.h).
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,25 @@
 
 namespace bedplate {
 
-// The owner of such segments.
+// The owner name of such segments.
 inline constexpr char kAddedHeapOwner[] = "heap:added";
 
-// Takes `bytes`, rounded up to whole pages and to 4 MiB, and gives them to the heap for good: to
-// malloc if libbedplate-malloc.a is linked, to pool_allocate (pool_heap.h) in any case. Devices
-// with which the pool was registered before do not know the new memory. Pages of 4 KiB beyond the
+// Takes `bytes`, rounded up to whole pages and to 4 MiB, and gives them to the heap for good.
+// pool_allocate (pool_heap.h) uses them, and so does malloc if libbedplate-malloc.a is linked. A
+// device that registered the pool earlier does not know the new memory. Pages of 4 KiB beyond the
 // limit of locked memory are not locked, as in segment 0. Under a sanitizer the heap does not use
 // the memory.
 // Threads: any, also while others allocate.
-// Errors: the pool is sealed, belongs to an appliance, or is full; malloc hands out ordinary
-// memory; the system's error, with its cure (kSystem); nothing is taken then. 0 bytes, or hugepages
-// where a fork copies the heap (kConfiguration).
+// Errors (kSystem): the pool is sealed, belongs to an appliance, or is full; malloc hands out
+// ordinary memory; the system's error, with its cure. Errors (kConfiguration): 0 bytes, more bytes
+// than the pool can address, or hugepages where a fork copies the heap. An error takes no memory,
+// with one exception (kSystem): if the heap's tables do not fit into segment 0, the new segment
+// stays in the pool unused.
 Result<void> add_heap(uint64_t bytes, PageSize page);
 
-// Refuses if this program has added to its heap: then it cannot boot an appliance or join a pool.
-// `doing` and `instead`: the attempt and the cure for the error.
-// Threads: any. Errors: such a segment exists.
+// Checks that this program has not added to its heap: otherwise it cannot boot an appliance or join
+// a pool. `doing` is the attempt and `instead` the cure in the error.
+// Threads: any. Errors (kSystem): the program has added to its heap.
 Result<void> refuse_added_heap(const char* doing, const char* instead) noexcept;
 
 }  // namespace bedplate

@@ -4,10 +4,10 @@
 //                          ^ segment    ^ block, at a multiple of the alignment
 //
 // mimalloc finds a block's segment at the last multiple of 4 MiB before it, so such a block has a
-// segment of its own that begins one unit earlier. mimalloc asks the system for these segments;
-// this code takes them from the first arena with enough free units.
+// segment of its own that begins one unit (4 MiB) earlier. mimalloc itself asks the system for
+// these segments; this code takes them from the first arena with enough free units.
 //
-// Included once, by confined_mimalloc.cc behind arena.c.
+// confined_mimalloc.cc includes this once, after arena.c.
 #pragma once
 
 #include <algorithm>
@@ -48,15 +48,17 @@ inline bool claim_units(mi_arena_t& arena, size_t first, size_t count) noexcept 
   return true;
 }
 
-// The first unit of the arena at which such a segment can begin: its block, `align_offset` behind
-// it, lies at a multiple of `alignment`. The next such unit is `alignment` further on.
+// The first unit of the arena at which such a segment can begin. The segment's block begins
+// `align_offset` bytes later, at a multiple of `alignment`. The next such unit lies `alignment`
+// bytes after this one.
 inline size_t first_aligned_unit(const mi_arena_t& arena, size_t alignment,
                                  size_t align_offset) noexcept {
   const auto start = reinterpret_cast<uintptr_t>(mi_atomic_load_relaxed(&arena.start));
   return (align_up(start + align_offset, alignment) - align_offset - start) / MI_ARENA_BLOCK_SIZE;
 }
 
-// _mi_arena_alloc_aligned for one arena. Returns nullptr if it has no such free units.
+// Does the work of _mi_arena_alloc_aligned in one arena. Returns nullptr if the arena has no such
+// free units.
 inline void* take_aligned_units(mi_arena_t& arena, size_t count, size_t alignment,
                                 size_t align_offset, bool* is_zero, size_t* memid) noexcept {
   size_t unit = first_aligned_unit(arena, alignment, align_offset);
@@ -69,8 +71,8 @@ inline void* take_aligned_units(mi_arena_t& arena, size_t count, size_t alignmen
   return nullptr;
 }
 
-// Whether the heap, if it were empty, could serve a block of `bytes`. `alignment`: 0, or one above
-// mimalloc's own. Cost: a comparison for each arena.
+// Whether the heap, if it were empty, could serve a block of `bytes`. Reserves do not count.
+// `alignment` is 0, or above MI_ALIGNMENT_MAX. Cost: a comparison for each arena.
 inline bool could_ever_serve(size_t bytes, size_t alignment) noexcept {
   if (bytes > PTRDIFF_MAX - 2 * MI_SEGMENT_SIZE) return false;
   const size_t header = alignment == 0 ? MI_SEGMENT_SLICE_SIZE : MI_SEGMENT_SIZE;
@@ -85,7 +87,7 @@ inline bool could_ever_serve(size_t bytes, size_t alignment) noexcept {
   return false;
 }
 
-// Grows segment 0 for the block. Returns true if the block then fits.
+// Grows segment 0 for the block. Returns true if an empty heap could then serve the block.
 inline bool grow_boot_heap_for(size_t bytes, size_t alignment) noexcept {
   if (bytes > kBootGrownBytesMax || !grow_boot_heap(bytes + alignment + MI_SEGMENT_SIZE)) {
     return false;
@@ -95,6 +97,8 @@ inline bool grow_boot_heap_for(size_t bytes, size_t alignment) noexcept {
 
 }  // namespace bedplate
 
+// Replaces _mi_arena_alloc_aligned, and calls it if `align_offset` is 0. Returns nullptr with
+// ENOMEM if no arena has the units.
 static void* bp_arena_alloc_aligned(size_t size, size_t alignment, size_t align_offset,
                                     bool* commit, bool* large, bool* is_pinned, bool* is_zero,
                                     mi_arena_id_t wanted, size_t* memid, mi_os_tld_t* tld) {

@@ -1,12 +1,13 @@
 // Bad pointers: a pointer passed to free, realloc or malloc_usable_size that is no block of the
 // heap.
 //
-//   release    a pointer outside the pool is refused, by one comparison; mimalloc trusts all others
-//   hardened   the ledger (block_ledger.h) detects every bad pointer; it is refused, counted and
-//              reported (at most once a second); the heap stays sound
-//   debug      the same, and the process stops; sized deletes are checked as well
+//   release    one comparison detects a pointer outside the pool; mimalloc trusts all others
+//   hardened   the ledger (block_ledger.h) detects every pointer at which no block in use begins
+//   debug      as hardened, but a bad pointer stops the process; sized deletes are checked as well
 //
-// Sanitizer builds leave all checks to the sanitizer.
+// The heap refuses a detected pointer, and so stays sound. It counts the pointer, and reports it
+// (at most once a second). A forked child beside a shared heap checks only malloc_usable_size, for
+// pointers into the pool. Sanitizer builds leave all checks to the sanitizer.
 #pragma once
 
 #include <cstddef>
@@ -26,25 +27,26 @@ inline constexpr bool kKeepsLedger = BP_DEBUG || BP_HARDENED;
 
 enum class PointerUse { kFree, kReallocate, kAskSize };
 
-// Counts and reports the bad `pointer`: the owner of its memory, the fault, and the call stack.
-// Debug builds stop. Allocates nothing. Threads: any.
+// Counts the bad `pointer`, and reports the owner of its memory, the fault, and the call stack. At
+// most one report a second is written, here and below. Debug builds stop. Allocates nothing.
+// Threads: any.
 void report_bad_pointer(const void* pointer, PointerUse use) noexcept;
 
-// The same for a sized delete with a wrong size.
+// Counts and reports a sized delete with a wrong size.
 void report_bad_size(const void* block, size_t deleted_bytes) noexcept;
 
-// The same for damage that mimalloc finds in its own lists; `error_number` comes from its error
-// handler.
+// Counts and reports damage that mimalloc finds in its own lists. mimalloc passes `error_number` to
+// its error handler.
 void report_heap_damage(int error_number) noexcept;
 
-// The number of bad pointers so far.
+// The number of bad pointers, wrong sizes and damaged lists so far, reported or not. Threads: any.
 uint64_t bad_pointer_count() noexcept;
 
-// Whether `pointer`, which lies outside the pool, is still a block: of a heap in ordinary memory.
-// Reports it if not. nullptr is no block, and no error.
+// Whether `pointer`, which lies outside the pool, lies in a heap in ordinary memory. Otherwise
+// reports it as bad. Returns false for nullptr, and reports nothing.
 bool is_block_outside_pool(const void* pointer, PointerUse use) noexcept;
 
-// Enters a block into the ledger as it is handed out. Returns the block.
+// Enters a block into the ledger as it is handed out, if the build has a ledger. Returns the block.
 inline void* enter_block(void* block) noexcept {
   if constexpr (kKeepsLedger) {
     if (block != nullptr) ledger_enter(block);
@@ -52,8 +54,8 @@ inline void* enter_block(void* block) noexcept {
   return block;
 }
 
-// Whether `block` may be given back to mimalloc. False for nullptr, which needs no free. Cost: in
-// release builds one comparison.
+// Whether `block` may be given back to mimalloc; removes it from the ledger. Reports a bad pointer.
+// Returns false for nullptr, which needs no free. Cost: in release builds one comparison.
 inline bool leave_block(void* block, PointerUse use) noexcept {
   if constexpr (kKeepsLedger) {
     if (BP_LIKELY(ledger_leave(block))) return true;
@@ -63,7 +65,7 @@ inline bool leave_block(void* block, PointerUse use) noexcept {
   return BP_LIKELY(in_pool_range(block)) || is_block_outside_pool(block, use);
 }
 
-// Whether mimalloc may be asked about `block`.
+// Whether mimalloc may be asked about `block`. Reports a bad pointer. Returns false for nullptr.
 inline bool is_block(const void* block, PointerUse use) noexcept {
   if constexpr (kKeepsLedger) {
     if (BP_LIKELY(ledger_has(block))) return true;

@@ -1,13 +1,13 @@
 // Lets segment 0 grow before there is a plan.
 //
 // A program reads and plans its configuration in segment 0, and reads the answers of a running
-// appliance there. Both may be of any size, so the commands of a program let segment 0 grow in
-// place whenever it is exhausted. `run` ends the growth: segment 0 then gets the planned size
-// (apps/boot/boot_plan.h). In programs without commands segment 0 keeps its size from link time or
-// the environment; they can add to the heap (added_heap.h).
+// appliance there. The configuration and the answers may have any size, so the commands of a
+// program let segment 0 grow in place whenever it is exhausted. `run` ends the growth: segment 0
+// then gets the planned size (apps/boot/boot_plan.h). In programs without commands segment 0 keeps
+// its size from link time or the environment; these programs can add to the heap (added_heap.h).
 //
-// Threads: the main thread, before it starts others. Does nothing if the heap does not lie in the
-// pool.
+// Threads: the main thread, before it starts others. If the heap does not lie in the pool, growth
+// gives it nothing, but fix_boot_heap() still gives segment 0 its planned size.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,24 @@
 
 namespace bedplate {
 
-// More than any configuration takes: code that needs more has a defect.
+// No configuration takes this much: code that needs more has a defect.
 inline constexpr uint64_t kBootGrownBytesMax = kGiB;
 
-// From here on segment 0 grows when it is exhausted, up to kBootGrownBytesMax. A `new` that still
-// fails ends the process, with the message about exhaustion (exhaustion.h) as its last line: no
-// code of the runtime catches exceptions.
+// From here on segment 0 grows when it is exhausted, up to kBootGrownBytesMax. Until
+// end_boot_growth(), a `new` that still fails ends the process with exit code 1, unless the program
+// has set a new-handler: no code of the runtime catches exceptions. The message about exhaustion
+// (exhaustion.h) is then normally the last line.
 void let_boot_heap_grow() noexcept;
-// From here on segment 0 does not grow, and `new` throws.
+// From here on segment 0 does not grow, and a `new` that fails throws.
 void end_boot_growth() noexcept;
 
-// Makes segment 0 as large as planned, at once; it grows no more. Requires: a multiple of
-// kBootBytesGranularity and of its pages; it is the only segment.
-// Errors (kSystem): it is larger already; the system has no more memory, with the reason.
+// Makes segment 0 as large as planned, at once. It does not grow after that. Requires: `bytes` is a
+// multiple of kBootBytesGranularity and of the segment's pages; segment 0 is the only segment.
+// Errors (kSystem): segment 0 is larger already; the system has no more memory, with the reason.
 Result<void> fix_boot_heap(uint64_t bytes);
 
-// Called by the exhausted heap: grows segment 0 for a block of `bytes`. Returns false if it cannot.
+// The exhausted heap calls this: it grows segment 0 for a block of `bytes`, by a quarter of its
+// size at least. Returns false if segment 0 cannot or may not grow.
 bool grow_boot_heap(uint64_t bytes) noexcept;
 
 }  // namespace bedplate

@@ -7,9 +7,9 @@
 //
 // Invariants: 1. A buffer is taken, or in exactly one cache, or in exactly one batch of the stack;
 // in debug its batch link says whether it is taken (check_taken, check_given_back). 2. Only the
-// holder of a batch uses the chain through it; several threads read only batch links. 3. A cache
-// has kCacheMax buffers at most, all of this pool, none of them taken: is_valid(shard) looks. 4. A
-// batch has kBatchMax at most: refill() looks.
+// holder of a batch uses the chain through it; threads share only the batch links. 3. A cache has
+// kCacheMax buffers at most, all of this pool, none of them taken: is_valid(shard) checks this. 4.
+// A batch has kBatchMax buffers at most: refill() checks this.
 #pragma once
 
 #include <atomic>
@@ -26,7 +26,7 @@ class BufferPool {
  public:
   // Each value is at least 1.
   struct Options {
-    uint64_t buffer_bytes = 0;  // of each; bytes_for() adds the alignment
+    uint64_t buffer_bytes = 0;  // of each buffer; bytes_for() adds the alignment
     uint32_t buffer_count = 0;
     uint32_t shard_count = 1;                    // caches, numbered from 0
     uint64_t alignment_bytes = kCacheLineBytes;  // a power of two, at least a cache line
@@ -39,17 +39,18 @@ class BufferPool {
   // The bytes to carve for `options`, bookkeeping included.
   static uint64_t bytes_for(const Options& options) noexcept;
 
-  // Makes a pool in `memory`. Requires: cache-line aligned, bytes_for(options) long.
-  // Ownership: the pool lies in `memory` and lives as long; it is never destroyed. In debug it
-  // poisons every buffer. Threads: one, before others use the pool.
+  // Makes a pool in `memory`. Requires: `memory` is aligned to a cache line and has at least
+  // bytes_for(options). Ownership: the pool lies in `memory` and lives as long as it; it is never
+  // destroyed. Debug builds poison every buffer. Threads: one, before others use the pool.
   static BufferPool* create(std::span<std::byte> memory, const Options& options) noexcept;
 
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Takes a buffer, with any content; nullptr if the shard's cache and the stack are empty.
+  // Takes a buffer, with any content. Returns nullptr if the shard's cache and the stack are empty.
   // Ownership: the caller's, until give_back(). Threads: for each `shard` one at a time. Cost: a
-  // load and a store; once per batch a compare-exchange.
+  // few loads and stores of the shard's own memory; once per batch two or three atomic operations
+  // on shared memory.
   std::byte* try_take(uint32_t shard) noexcept {
     BP_DCHECK(shard < options_.shard_count);
     BP_DCHECK_SLOW(is_valid(shard));
@@ -64,7 +65,7 @@ class BufferPool {
     return buffer;
   }
 
-  // Gives back a buffer. Requires: it came from try_take, of any shard, and was not given back
+  // Gives back a buffer. Requires: try_take of any shard returned it, and it was not given back
   // since: in debug a violation stops the process. Threads and cost: as try_take.
   void give_back(uint32_t shard, std::byte* buffer) noexcept {
     BP_DCHECK(shard < options_.shard_count);
@@ -82,9 +83,9 @@ class BufferPool {
   // Whether invariant 3 holds for the cache of `shard`. Threads: as try_take.
   bool is_valid(uint32_t shard) const noexcept;
 
-  // Snapshots. Threads: any.
+  // The number of buffers in use, those in caches not included. A snapshot. Threads: any.
   uint32_t in_use_count() const noexcept;
-  // The most buffers that were ever outside the stack at once: in use or in caches.
+  // The most buffers that were ever outside the stack at once: in use or in caches. Threads: any.
   uint32_t drawn_high_water_count() const noexcept {
     return drawn_high_water_count_.load(std::memory_order_relaxed);
   }
@@ -102,7 +103,7 @@ class BufferPool {
 
   explicit BufferPool(const Options& options) noexcept : options_(options) {}
 
-  // One writer: no read-modify-write. Pairs with in_use_count.
+  // A counter has one writer, so this needs no read-modify-write. Release: pairs with in_use_count.
   static void count_one(std::atomic<uint64_t>& counter) noexcept {
     counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }

@@ -1,8 +1,11 @@
-// Allocation for the malloc family, operator new and the explicit interface: in the owner of the
-// heap a jump to mimalloc, in a forked child its own small heap. Pointers given back by callers are
-// checked as far as the build allows (bad_pointer.h).
+// Allocation for the malloc family, operator new and the explicit interface. In the owner of the
+// heap a call is a jump to mimalloc; a forked child beside a shared heap uses a small heap of its
+// own. The owner checks the pointers that callers give back, as far as the build allows
+// (bad_pointer.h).
 //
-// This code sets errno only for a bad pointer; mimalloc sets ENOMEM if it finds no memory.
+// All allocating functions return nullptr if there is no memory. This code sets errno only for a
+// bad pointer; mimalloc and the child's heap set ENOMEM if they find no memory. A product that
+// overflows may leave errno unset. Threads: any.
 #pragma once
 
 #include <cerrno>
@@ -17,11 +20,12 @@
 
 namespace bedplate {
 
+// The alignment in a child. In the owner of the heap, blocks of 8 bytes and less are aligned to 8.
 inline constexpr size_t kDefaultAlignment = 16;
 
-// Out of line: calls in a forked child, and calls whose block must be checked first. So malloc and
-// free, the frequent calls, are a comparison or two and then mimalloc's own few instructions,
-// without a frame or a further jump.
+// These functions serve calls in a forked child, and calls whose block must be checked first. They
+// are out of line, so that malloc and free are a comparison or two and then mimalloc's own few
+// instructions, without a frame or a further jump.
 [[gnu::noinline, gnu::cold]] inline void* allocate_elsewhere(size_t bytes) noexcept {
   return is_forked_child() ? child_allocate(bytes, kDefaultAlignment)
                            : enter_block(mi_malloc(bytes));
@@ -49,7 +53,8 @@ inline void* heap_allocate_zeroed(size_t count, size_t bytes_each) noexcept {
   return block == nullptr ? nullptr : std::memset(block, 0, bytes);
 }
 
-// In a child the block may be its parent's: mimalloc only reads here.
+// Returns 0 for nullptr and for a bad pointer. In a child the block may be its parent's: mimalloc
+// only reads here.
 inline size_t heap_usable_bytes(const void* block) noexcept {
   if (owns_heap() || block == nullptr || in_pool_range(block)) {
     return is_block(block, PointerUse::kAskSize) ? mi_usable_size(block) : 0;
@@ -57,7 +62,8 @@ inline size_t heap_usable_bytes(const void* block) noexcept {
   return child_usable_bytes(block);
 }
 
-// Returns nullptr with EINVAL for a bad pointer.
+// Returns nullptr with EINVAL for a bad pointer. If there is no memory, `block` stays valid. 0
+// bytes are a request for a block, not a free.
 inline void* heap_reallocate(void* block, size_t bytes) noexcept {
   if (owns_heap() || !is_forked_child()) {
     if (block != nullptr && !leave_block(block, PointerUse::kReallocate)) {

@@ -1,14 +1,15 @@
 // Owners of heap memory: each has a name, an account of its bytes, and perhaps a limit.
 //
 // A thread allocates for one owner at a time. Each owner has a heap of its own in each thread, so
-// malloc and free cost the same as without owners. The owner is charged pages: mimalloc cuts a page
+// malloc and free cost the same as without owners. The account counts pages: mimalloc cuts a page
 // into blocks (64 to 256 KiB, 512 KiB to 2 MiB, or one large block), and the account changes when a
 // page is taken and when it is given back. So an owner's figure exceeds its requests by at most one
 // such page for each size class and thread, plus the free space between its blocks. A page stays
 // with its owner until its last block is freed, by any thread.
 //
-// In a forked child and under a sanitizer entering an owner does nothing, and nothing is charged.
-// If malloc is not the pool's (support_level.h), its blocks are not charged to any owner.
+// In a forked child beside a shared heap, and under a sanitizer, entering an owner changes only
+// current_heap_owner(), and nothing is charged. If another allocator serves malloc
+// (support_level.h), malloc's blocks are charged to no owner.
 #pragma once
 
 #include <atomic>
@@ -29,21 +30,23 @@ struct HeapOwner {
 };
 // The owner of blocks allocated without an owner's name.
 inline constexpr HeapOwner kUnnamedOwner{0};
-// The same before the heap segment exists. No thread can enter it.
+// The owner of such blocks until retire_boot_heap() (confined_heap.h): to the end in a program that
+// neither runs nor joins an appliance. No thread can enter it.
 inline constexpr HeapOwner kBootOwner{1};
 // The runtime itself: only this owner may use the runtime's reserve (confined_heap.h).
 inline constexpr HeapOwner kRuntimeOwner{2};
 
-// The owner of this name ("heap:cache"); the first request creates it, without a limit. Errors
-// (kSystem): there are kHeapOwnerCountMax already. Threads: any.
+// The owner of this name ("heap:cache"). The first request for a name creates its owner, without a
+// limit. Errors (kSystem): there are kHeapOwnerCountMax owners already. Threads: any.
 Result<HeapOwner> heap_owner(const OwnerName& name) noexcept;
 // Held around a fork(), so that no other thread is inside heap_owner().
 void hold_owner_names() noexcept;
 void release_owner_names() noexcept;
 
 // From now on `owner` may hold at most `bytes`: beyond that its malloc returns NULL with ENOMEM;
-// other owners are not affected. It may hold more already. kNoLimit removes the limit. Requires:
-// `owner` came from heap_owner(), or is one of the three constants. Threads: any.
+// other owners are not affected. The owner may hold more already, and keeps it. kNoLimit removes
+// the limit. Requires: heap_owner() returned `owner`, or it is one of the three constants.
+// Threads: any.
 void limit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 
 // From now on the calling thread allocates for `owner`. Returns the previous owner. If there is no
@@ -69,9 +72,10 @@ class HeapOwnerScope {
 extern constinit thread_local HeapOwner current_owner;
 inline HeapOwner current_heap_owner() noexcept { return current_owner; }
 
-// For code that makes callbacks: enters the owner that was current when the callback was requested.
-// It stays current until the next callback. The unnamed owner changes nothing. Threads: any, each
-// for itself. Cost: two comparisons; if the owner changes, that of enter_heap_owner.
+// For code that makes callbacks: enters `asker`, the owner that was current when the callback was
+// requested. That owner stays current until the next callback. The unnamed owner changes nothing.
+// Threads: any, each for itself. Cost: two comparisons; if the owner changes, also
+// enter_heap_owner().
 inline void follow_heap_owner(HeapOwner asker) noexcept {
   if (asker.index != kUnnamedOwner.index && asker.index != current_owner.index) {
     enter_heap_owner(asker);
@@ -81,9 +85,9 @@ inline void follow_heap_owner(HeapOwner asker) noexcept {
 struct HeapOwnerUse {
   OwnerName name;
   uint64_t limit_bytes = kNoLimit;
-  uint64_t used_bytes = 0;
+  uint64_t used_bytes = 0;     // includes charges that are not yet settled
   uint64_t peak_bytes = 0;     // the most that the owner held at once
-  uint64_t refused_count = 0;  // requests refused because of the limit
+  uint64_t refused_count = 0;  // requests that the limit refused
 };
 
 // The number of owners, and the account of `owner`: a snapshot. Threads: any.
@@ -91,13 +95,13 @@ uint32_t heap_owner_count() noexcept;
 HeapOwnerUse heap_owner_use(HeapOwner owner) noexcept;
 // The most heap memory that all owners but boot held together. Threads: any.
 uint64_t heap_peak_bytes() noexcept;
-// Finds the owner of this name. Returns false if there is none.
+// Finds the owner of this name. Returns false if there is none, and leaves `*owner` as it was.
 bool find_heap_owner(const OwnerName& name, HeapOwner* owner) noexcept;
 
 // ---- Used by the heap alone ----
 
-// Charges `bytes` to the owner. Returns false if its limit forbids them. Each charge is later
-// settled or cancelled.
+// Charges `bytes` to the owner. Returns false, and charges nothing, if the owner's limit forbids
+// them. The heap later settles or cancels each charge.
 bool charge_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
 // The bytes that the owner's limit still allows.
 uint64_t heap_owner_room_bytes(HeapOwner owner) noexcept;
@@ -107,8 +111,8 @@ void cancel_heap_charge(HeapOwner owner, uint64_t bytes) noexcept;
 void settle_heap_charge(HeapOwner owner, uint64_t expected_bytes, uint64_t bytes) noexcept;
 // Records that the owner holds `bytes` less. Threads: any.
 void credit_heap_owner(HeapOwner owner, uint64_t bytes) noexcept;
-// Whether the calling thread's last charge was refused; sets the refused owner. True once for each
-// refusal.
+// Whether the calling thread's last charge was refused; sets `*owner` to the refused owner. Returns
+// true once for each refusal.
 bool was_refused_by_limit(HeapOwner* owner) noexcept;
 // Counts a request of `owner` that failed because of its limit.
 void count_refusal(HeapOwner owner) noexcept;

@@ -13,17 +13,19 @@ namespace bedplate {
 // without the reserves.
 struct HeapTotals {
   uint64_t bytes = 0;
-  uint64_t used_bytes = 0;  // in blocks; the rest of `bytes` is free, in pages or outside
-  uint64_t free_piece_count = 0;
+  uint64_t used_bytes = 0;        // in blocks in use; the rest of `bytes` counts as free
+  uint64_t free_piece_count = 0;  // free blocks in pages, and free units of 4 MiB
 };
+// A snapshot. Threads: any.
 HeapTotals heap_totals() noexcept;
 
-// Writes the text of malloc_stats. Returns `text`.
+// Writes the text of malloc_stats, truncated at `text_bytes` (at least 1). Returns `text`.
 inline constexpr size_t kHeapStatisticsBytesMax = 512;
 const char* format_heap_statistics(const HeapTotals& totals, char* text,
                                    size_t text_bytes) noexcept;
 
-// Writes the XML of malloc_info: the free blocks by size, and the sums. Returns `text`.
+// Writes the XML of malloc_info: the free blocks by size, and the sums. Truncates and returns
+// `text` as above.
 inline constexpr size_t kHeapDescriptionBytesMax = 16384;
 const char* describe_heap(char* text, size_t text_bytes) noexcept;
 

@@ -11,17 +11,19 @@
 
 namespace bedplate {
 
-// Whether malloc of this process hands out pool memory: tested by a call, not assumed.
+// Whether malloc of this process hands out pool memory. The function calls malloc to find out.
+// Threads: any.
 bool malloc_is_intercepted() noexcept;
 
-// Debug builds: the number of handed-out pointers, each checked to lie in the decided memory; else
-// 0.
+// The number of pointers that handed_out() has checked so far. Only debug builds check; other
+// builds return 0.
 uint64_t checked_pointer_count() noexcept;
 
 extern std::atomic<uint64_t> checked_pointers;
 
-// Debug builds: checks that every pointer handed out lies in the pool, or, if the decision is "no",
-// outside it. (A forked child's heap lies outside the pool.)
+// Returns `pointer`. Debug builds first check that it lies in the pool if the decision is for the
+// pool, and otherwise outside. They do not check nullptr, nor pointers of a forked child, whose
+// heap lies outside the pool.
 inline void* handed_out(void* pointer) noexcept {
 #if BP_DEBUG
   BP_ASSERT(pointer == nullptr || is_forked_child() ||

@@ -1,8 +1,8 @@
 // The choice between pool memory and ordinary memory for the malloc of libbedplate-malloc.a. It is
 // made once, at the first malloc of the process: before main and without a configuration file.
 //
-// The inputs are two settings, each yes, no, runtime or absent, from the environment
-// (BEDPLATE_LEAVE_PINNED, BEDPLATE_LEAVE_PINNED_PIPELINE) or else from a constant of the program
+// The inputs are two settings, each yes, no, runtime or absent. They come from the environment
+// (BEDPLATE_LEAVE_PINNED, BEDPLATE_LEAVE_PINNED_PIPELINE), or else from a constant of the program
 // (below). One table maps them to the decision; "runtime" asks whether the machine has a device
 // that bypasses the kernel. BEDPLATE_ALLOC_DISABLE or FAKEROOTKEY in the environment, with any
 // value, decides for ordinary memory before the table is used. docs/allocator.md has the table for
@@ -16,9 +16,9 @@
 #include "platform/result.h"
 
 // The defaults of the settings, for an environment without them: "yes", "no" or "runtime"; nullptr
-// is absent. Weak: a program overrides one by defining it, extern "C". A program that links
-// libbedplate-malloc.a wants the pool, so by default leave_pinned is "yes"; the pipeline's default
-// is absent.
+// is absent. They are weak: a program overrides one by defining it, extern "C". A program that
+// links libbedplate-malloc.a wants the pool, so bedplate_leave_pinned is "yes" unless overridden;
+// bedplate_leave_pinned_pipeline is nullptr.
 extern "C" const char* const bedplate_leave_pinned;
 extern "C" const char* const bedplate_leave_pinned_pipeline;
 
@@ -27,14 +27,14 @@ namespace bedplate {
 // In the order of the table's rows and columns.
 enum class Wish { kYes, kNo, kRuntime, kAbsent };
 
-// "yes", "no", "runtime" or nullptr. Errors (kConfiguration): any other word; `where` names the
-// setting in the message.
+// Parses "yes", "no", "runtime" or nullptr. Errors (kConfiguration): any other word; `where` names
+// the setting in the message.
 Result<Wish> parse_wish(const char* text, const char* where) noexcept;
 
 struct InterceptionInputs {
   Wish leave_pinned = Wish::kAbsent;
   Wish leave_pinned_pipeline = Wish::kAbsent;
-  const char* disabled_by = nullptr;  // the variable that disables the pool; nullptr: none
+  const char* disabled_by = nullptr;  // the variable that disables the pool, or nullptr
   // Called at most once, and only if the table needs it.
   bool (*bypass_device_is_present)() noexcept = nullptr;
 };
@@ -58,12 +58,13 @@ struct InterceptionDecision {
 InterceptionDecision decide_interception(const InterceptionInputs& inputs) noexcept;
 
 // The decision of this process. The first call makes it; it never changes. A setting with an
-// unknown word ends the process with exit code 2 and a message.
+// unknown word ends the process with exit code 2 and a message, even if the pool is disabled.
 // Threads: the first call comes before other threads start.
 const InterceptionDecision& interception_decision() noexcept;
 
-// Ends the process with a message if libbedplate-malloc.a is linked beside a sanitizer that needs
-// malloc for itself. Called before the first block is made, perhaps before the sanitizer is set up.
+// Ends the process with exit code 1 and a message if libbedplate-malloc.a is linked beside a
+// sanitizer that needs malloc for itself. The heap calls it before the first block, perhaps before
+// the sanitizer is set up.
 void refuse_sanitizer() noexcept;
 
 // Whether this machine has a device that bypasses the kernel: an entry in /sys/class/infiniband (an
@@ -71,10 +72,11 @@ void refuse_sanitizer() noexcept;
 // VFIO; the entry vfio exists on every machine with the driver).
 bool bypass_device_is_present() noexcept;
 
-// The same for the file tree below `root_fd`, a directory: for tests.
+// As above, with the file tree below the directory `root_fd` in place of /. For tests.
 bool bypass_device_is_present_below(int root_fd) noexcept;
 
-// Writes the decision and its reason as one sentence, truncated at `text_bytes`. Returns `text`.
+// Writes the decision and its reason as the end of a sentence that begins with "malloc", truncated
+// at `text_bytes`: "hands out pool memory, because ...". Returns `text`.
 const char* explain_decision(const InterceptionDecision& decision, char* text,
                              size_t text_bytes) noexcept;
 

@@ -5,23 +5,23 @@
 //     | younger items | gap | older items ... |
 //
 // A new item is made at the gap's front. If the gap is too short, its end moves on: dead items
-// there join the gap. A live item is evicted, or slides to the gap's front if it was read since the
-// gap last passed it (CLOCK), or if much of the memory is dead. So items of all sizes share all of
-// the memory, and there is no search for free memory. A pinned item stays where it is: the gap
-// begins anew behind it.
+// there join the gap. A live item slides to the gap's front if it was read since the gap last
+// passed it (CLOCK), or if much of the memory is dead; otherwise it is evicted. So items of all
+// sizes share all of the memory, and there is no search for free memory. A pinned item stays where
+// it is: the gap begins anew behind it. At the end of the memory the gap returns to the beginning.
 //
-// An item is a head followed by a body: the head is the owner's text before the body, with the key
-// somewhere in it. So a stored object goes out with its framing by one copy, or as one segment of a
-// send. Items expire; each change gives an item a new version.
+// An item is a head followed by a body. The head is the owner's text before the body, and contains
+// the key. So one copy, or one segment of a send, sends a stored object with its framing. Items
+// expire; each change gives an item a new version.
 //
 // Invariants. 1. From kFirst on, the blocks and the gap fill the memory, one behind the other. 2. A
 // linked item is in its bucket, and in no other; an unlinked item is in none. 3. live_lines_ counts
-// the lines of items linked since the last flush. 4. A pinned item is not moved. is_valid() checks
-// 1 to 3, each time that the gap begins anew and when the cache is flushed; link_to() checks 2 for
-// an item, slide() checks 4.
+// the lines of items linked since the last flush. 4. A pinned item is not moved. Debug builds check
+// 1 to 3 by is_valid() when the gap returns to the beginning of the memory and when the cache is
+// flushed. link_to() checks 2 for one item, slide() checks 4.
 //
 // The cache does not interpret the bytes, and reads no clock: set_time() gives it the time.
-// Threads: one at a time, for the cache and its items; noexcept; nothing is allocated.
+// Threads: one at a time, for the cache and its items. Nothing throws or allocates.
 #pragma once
 
 #include <cstdint>
@@ -39,16 +39,16 @@ namespace bedplate {
 struct CacheItem {
   uint64_t version = 0;     // each change gives it a new one
   uint64_t note = 0;        // the owner's
-  uint64_t expires_ns = 0;  // on the clock of set_time(); KeyedCache::kNever
-  uint32_t lines = 0;       // of the block
-  uint32_t next = 0;        // in its bucket
+  uint64_t expires_ns = 0;  // on the clock of set_time(), or KeyedCache::kNever
+  uint32_t lines = 0;       // the cache lines of the block
+  uint32_t next = 0;        // the line of the next item in its bucket; 0 at the end
   uint32_t hash = 0;
   uint32_t body_bytes = 0;
   uint32_t pins = 0;  // how many readers and writers have it pinned
   uint16_t head_bytes = 0;
   uint8_t key_bytes = 0;
   bool is_linked : 1 = false;   // the index has it
-  bool is_used : 1 = false;     // it was read since the gap last passed
+  bool is_used : 1 = false;     // find() found it since the gap last passed
   bool is_fetched : 1 = false;  // set by the owner: it was read at least once
 
   char* head() noexcept { return reinterpret_cast<char*>(this + 1); }
@@ -61,7 +61,7 @@ static_assert(sizeof(CacheItem) == 48);
 // All fields are required but the seed and the offset.
 struct KeyedCacheOptions {
   std::span<std::byte> memory;    // zeroed, aligned to a cache line; 256 bytes to kMemoryMaxBytes
-  std::span<std::byte> index;     // zeroed; index_bytes(memory.size())
+  std::span<std::byte> index;     // zeroed, aligned to 4; at least index_bytes(memory.size())
   uint64_t seed = 0;              // keeps clients from choosing keys that collide
   uint16_t key_offset_bytes = 0;  // of the key, in each head
   KeyedCacheCounters* counters = nullptr;
@@ -70,13 +70,14 @@ struct KeyedCacheOptions {
 class KeyedCache {
  public:
   static constexpr uint64_t kNever = ~uint64_t{0};
-  static constexpr uint64_t kMemoryMaxBytes = uint64_t{128} << 30;  // lines are counted by 32 bits
+  static constexpr uint64_t kMemoryMaxBytes = uint64_t{128} << 30;  // 2^31 lines of 64 bytes
 
-  // The size of the index for `memory_bytes`: a bucket for each two lines.
+  // The size of the index for `memory_bytes`: 4 bytes for each two lines, rounded up to a power of
+  // two.
   static uint64_t index_bytes(uint64_t memory_bytes) noexcept;
 
   // Requires: called once, before all other functions. Ownership: memory, index and counters
-  // outlive this.
+  // outlive the cache.
   void create(const KeyedCacheOptions& options) noexcept;
 
   // Sets the time that decides which items have expired. Requires: it does not go back.
@@ -84,7 +85,8 @@ class KeyedCache {
   uint64_t now_ns() const noexcept { return now_ns_; }
   uint64_t memory_bytes() const noexcept { return uint64_t{end_} * kCacheLineBytes; }
 
-  // The item of this key, or nullptr. It is valid until the next make(), or while it is pinned.
+  // The live item of this key, or nullptr. The item is valid until the next make(), or while it is
+  // pinned.
   CacheItem* find(std::string_view key) noexcept { return find(key, hash_of(key)); }
   std::string_view key_of(CacheItem& item) const noexcept {
     return {item.head() + key_offset_bytes_, item.key_bytes};
@@ -96,21 +98,23 @@ class KeyedCache {
     uint32_t body_bytes = 0;
     uint64_t note = 0;
     uint64_t expires_ns = kNever;
-    bool may_reuse = false;  // reuse the present item's block: overwrites its body at once
+    // If the key's present item is not pinned and has as many lines, make() returns that item with
+    // the new head. It stays linked, so the caller overwrites it in place and must link it again.
+    bool may_reuse = false;
   };
-  // Makes an item; the caller writes its body and then links it. It is pinned until the caller
-  // releases it. An item released without being linked is lost. Evicts items as needed.
-  // Returns nullptr if too much is pinned. Requires: with its CacheItem it fits in half of the
-  // memory.
+  // Makes an item; the caller writes its body and then links it. The item is pinned until the
+  // caller releases it. An item released without being linked is lost, unless it was reused. Evicts
+  // items as needed. Returns nullptr if too much is pinned. Requires: the CacheItem, the head and
+  // the body fit into half of the memory.
   CacheItem* make(const NewItem& wanted) noexcept;
   // Makes find() return `item` for its key, in place of the present item. An item that is linked
-  // already counts as changed. Either way it gets a new version. Requires: it is pinned, or was
-  // found since the last make().
+  // already counts as changed. In both cases the item gets a new version. Requires: the item is
+  // pinned, or was found since the last make().
   void link(CacheItem& item) noexcept;
   // Removes `item` from the index. Requires: as link(), and it is linked.
   void unlink(CacheItem& item) noexcept;
-  // Keeps an item unchanged, even if its key gets a new item or the item is unlinked. Each pin()
-  // needs one release().
+  // Keeps an item's memory as it is, even if its key gets a new item or the item is unlinked. Each
+  // pin() needs one release().
   void pin(CacheItem& item) noexcept {
     BP_DCHECK(is_block(item));
     ++item.pins;
@@ -120,17 +124,17 @@ class KeyedCache {
     BP_ASSERT(item.pins > 0);
     --item.pins;
   }
-  // Drops all items present when the time reaches `at_ns`. A later call replaces a call whose time
-  // has not come.
+  // Drops all items that are present when the time reaches `at_ns`. The next find() or make() from
+  // then on does the work; a later call before that replaces this one, even if its time has come.
   void flush(uint64_t at_ns) noexcept { flush_at_ns_ = at_ns; }
 
   // Whether the invariants hold. Cost: a walk through the memory and the index.
   bool is_valid() const noexcept;
 
  private:
-  static constexpr uint32_t kFirst = 1;  // 0: the end of a bucket
-  // The most items that one make() moves: normally items in use only; any items while more than an
-  // eighth of the memory is dead.
+  static constexpr uint32_t kFirst = 1;  // line 0 has no item: 0 ends a bucket
+  // One make() slides at most kSecondChances items, and only items with is_used. While more than an
+  // eighth of the memory is dead, it slides at most kMoves live items, used or not.
   static constexpr uint32_t kSecondChances = 16;
   static constexpr uint32_t kMoves = 1024;
 
@@ -166,7 +170,7 @@ class KeyedCache {
   uint16_t key_offset_bytes_ = 0;
   uint64_t seed_ = 0;
   KeyedCacheCounters* counters_ = nullptr;
-  uint32_t end_ = 0;  // lines
+  uint32_t end_ = 0;  // in lines, as the gap
   uint32_t gap_begin_ = kFirst;
   uint32_t gap_end_ = kFirst;
   uint64_t live_lines_ = 0;

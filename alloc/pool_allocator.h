@@ -1,7 +1,7 @@
 // PoolAllocator: a standard allocator on the pool's heap.
 //
-// It has no state: all are equal, so containers swap and move their memory freely. Threads: any;
-// one thread may give back a block that another one took.
+// It has no state: all PoolAllocators are equal, so containers swap and move their memory freely.
+// Threads: any; one thread may give back a block that another one took.
 #pragma once
 
 #include <cstddef>

@@ -2,15 +2,16 @@
 //
 // It lies in the pool, in a slot of its connection, and travels as a pointer through two lanes,
 // there and back. The shard that popped it owns it. A read comes back with the address of its data.
-// A write travels twice. The first trip asks for a destination, and the payload is received
-// straight into it. The second trip commits the write, or aborts it if the client left before the
-// payload was complete. A write whose payload arrived with its header travels once: the volume's
-// shard copies the payload.
+// A write travels twice. The first trip asks for a destination, and the connection receives the
+// payload straight into it. The second trip commits the write, or aborts it if the client left
+// before the payload was complete. A write whose payload arrived with its header travels once: the
+// volume's shard copies the payload.
 //
-// If the store is not memory, data lie in buffers of the volume (StoreQueue). A read travels once
-// more after its data have been sent, to give its buffer back. A write whose payload was copied
-// travels twice, too: first its payload is copied out of the connection's buffer, then the store
-// writes it.
+// If the store is not memory, data lie in buffers of the volume (StoreQueue). A read, or a
+// BLOCK_STATUS with descriptors, travels once more when its answer has been sent or dropped, to
+// give its buffer back. A write whose payload arrived with its header travels twice, too: on the
+// first trip the volume's shard copies the payload out of the connection's buffer, on the second
+// trip the store writes it.
 #pragma once
 
 #include <cstddef>
@@ -31,17 +32,17 @@ class Connection;
 }
 
 enum class RequestStep : uint8_t {
-  kSubmit,   // new; a write: asks for a destination
-  kStore,    // a write whose payload lies at `data`
-  kStored,   // the answer to kStore: the payload is copied; the connection commits it now
-  kCommit,   // a write whose payload has arrived
+  kSubmit,   // a new request; a write asks for a destination
+  kStore,    // a new write whose payload lies at `data`, in the connection's buffer
+  kStored,   // a StoreQueue's answer to kStore: it has copied the payload; next is kCommit
+  kCommit,   // a write whose payload lies at its destination
   kAbort,    // a write whose payload will not arrive
-  kRelease,  // its data have been sent: the volume takes its buffer back
+  kRelease,  // its answer has been sent or dropped: the volume takes its buffer back
 };
 
-// The stations of a request for `bedplate trace`, which shows them as kRequestStations. A write
-// that is received in place is kGranted once it has its destination, and kQueued once its payload
-// has arrived.
+// The stations of a request. `bedplate trace` shows them by the names in kRequestStations. A write
+// that is received in place passes kGranted when it has its destination, and kQueued when its
+// payload has arrived. A station that a request passes twice keeps the later time.
 enum RequestStation : uint32_t {
   kReceived,  // its header has arrived
   kGranted,
@@ -52,7 +53,7 @@ enum RequestStation : uint32_t {
   kSent,      // the socket has taken all of the answer
 };
 inline constexpr const char* kRequestStations = "received|granted|queued|begun|done|answered|sent";
-// In the order of nbd::Command's numbers.
+// The names of the commands, in the order of nbd::Command's numbers.
 inline constexpr const char* kRequestKinds =
     "read|write|disconnect|flush|trim|cache|write_zeroes|block_status";
 
@@ -66,18 +67,18 @@ struct BlockRequest {
   bool has_buffer = false;  // `data` is a buffer of the volume; kRelease gives it back
   Volume* volume = nullptr;
   nbd::Connection* connection = nullptr;
-  RequestTrace trace;            // from the arrival of its header on, in the loops' times
-  uint64_t done_bytes = 0;       // written by the volume: progress of a long request, or the bytes
-                                 // of descriptors
-  BlockRequest* next = nullptr;  // link of the list that its owner queues it in
+  RequestTrace trace;  // from the arrival of its header on, by the clocks of the loops
+  // The volume writes it: the bytes of a long request done so far, or the bytes of the descriptors.
+  uint64_t done_bytes = 0;
+  BlockRequest* next = nullptr;  // the link in its owner's list
 };
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;
 
-// The connections' end of the lane to a shard of volumes.
+// The connections' end of the lane to a shard of volumes. Threads: the connections' shard.
 struct RequestLane {
-  BlockRequestFifo* fifo = nullptr;  // holds all requests there can be
-  Doorbell* doorbell = nullptr;      // nullptr: both ends are on one shard
+  BlockRequestFifo* fifo = nullptr;  // has space for all requests
+  Doorbell* doorbell = nullptr;      // nullptr if both ends are on one shard
   bool has_submitted = false;        // a request was pushed since the doorbell last rang
 
   void push(BlockRequest& request) noexcept {
@@ -87,9 +88,9 @@ struct RequestLane {
   }
 };
 
-// The volumes' end of the lane back.
+// The volumes' end of the lane back. Threads: the volumes' shard.
 struct ReplyLane {
-  BlockRequestFifo* fifo = nullptr;  // holds all requests there can be
+  BlockRequestFifo* fifo = nullptr;  // has space for all requests
   bool has_replied = false;          // a reply was pushed since its doorbell last rang
 
   void push(BlockRequest& request) noexcept {
