@@ -21,13 +21,14 @@ uint64_t checked_pointer_count() noexcept;
 
 extern std::atomic<uint64_t> checked_pointers;
 
-// Returns `pointer`. Debug builds first check that it lies in the pool if the decision is for the
-// pool, and otherwise outside. They do not check nullptr, nor pointers of a forked child, whose
+// Returns `pointer`. Debug builds first check that it lies outside the pool if the decision is for
+// ordinary memory, and otherwise in the pool: there the explicit interface allocates, too, if
+// malloc is the program's own. They do not check nullptr, nor pointers of a forked child, whose
 // heap lies outside the pool.
 inline void* handed_out(void* pointer) noexcept {
 #if BP_DEBUG
   BP_ASSERT(pointer == nullptr || is_forked_child() ||
-            in_pool_range(pointer) == (interception_decision().backing == HeapBacking::kPool));
+            in_pool_range(pointer) == (interception_decision().backing != HeapBacking::kOrdinary));
   checked_pointers.fetch_add(1, std::memory_order_relaxed);
 #endif
   return pointer;
