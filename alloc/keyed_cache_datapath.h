@@ -21,7 +21,8 @@
 // flushed. link_to() checks 2 for one item, slide() checks 4.
 //
 // The cache does not interpret the bytes, and reads no clock: set_time() gives it the time.
-// Threads: one at a time, for the cache and its items. Nothing throws or allocates.
+// Threads: one at a time, for the cache and its items. No function allocates or can fail by an
+// exception.
 #pragma once
 
 #include <cstdint>

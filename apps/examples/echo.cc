@@ -20,7 +20,7 @@ void describe(CounterTable& table, EchoCounters& counters) {
 
 class Echo;
 
-// What a client takes: planned, and carved once.
+// The memory of one client: planned, and carved once.
 struct Connection {
   StreamSocket socket;
   Echo* echo = nullptr;

@@ -119,8 +119,8 @@ class StreamServer {
 
   // Stops listening, answers requests that were received whole, then closes each connection (a
   // lingering one at the end of its linger). It does not wait for the rest of a partial request,
-  // but it does wait for answers that come later, and for a peer that does not read its replies. Requires: create() was called.
-  // Threads: any.
+  // but it does wait for answers that come later, and for a peer that does not read its replies.
+  // Requires: create() was called. Threads: any.
   void request_drain() noexcept { options_.loop->submit(drain_call_); }
   // Invariants, looked at before and after each change, on the shard: 1. A connection is free, with
   // no descriptor and nothing in flight, or open, with one. 2. The free ones are in a list; the

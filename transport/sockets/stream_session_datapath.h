@@ -11,8 +11,8 @@
 // An answer need not be there when work() returns:
 //
 //     the session waits   work() returns kWaits; it is called again after resume()
-//     an answer waits     work() calls later(), and goes on with the next request; the completion of
-//                         an operation fills the LaterAnswer and calls finish()
+//     an answer waits     work() calls later(), and goes on with the next request; the completion
+//                         of an operation fills the LaterAnswer and calls finish()
 //
 // If the peer goes meanwhile, the connection is kept until the last of these has come.
 //
@@ -29,11 +29,10 @@
 
 #include "platform/assert.h"
 #include "platform/counter.h"
-#include "platform/free_list.h"
 #include "platform/histogram.h"
-#include "platform/tail_queue.h"
 #include "platform/trace_ring.h"
-#include "transport/sockets/later_answer_datapath.h"
+#include "transport/sockets/later_answers_datapath.h"
+#include "transport/sockets/stream_replies_datapath.h"
 
 namespace bedplate {
 
@@ -43,31 +42,24 @@ enum class StreamStep : uint8_t {
   kStarved,  // it needs more bytes: the next step comes when more have arrived
   kWaits,    // it waits for something else: the next step comes after resume()
 };
-
-// The order in which a session sends its answers.
-enum class AnswerOrder : uint8_t {
-  kOfRequests,
-  kAny,  // as they are finished: the protocol's replies name their requests
-};
+constexpr StreamStep taken_if(bool is_taken) noexcept {
+  return is_taken ? StreamStep::kTaken : StreamStep::kStarved;
+}
 
 class StreamSession {
  public:
   // Limits of one call of work(): bytes by say(), and loans by lend().
-  static constexpr uint32_t kStepTextBytes = LaterAnswer::kTextBytes;
-  static constexpr uint32_t kStepLoans = 1;
-  static constexpr uint32_t kTimesMax = 4;
+  static constexpr uint32_t kStepTextBytes = StreamReplies::kStepTextBytes;
+  static constexpr uint32_t kStepLoans = StreamReplies::kStepLoans;
+  static constexpr uint32_t kTimesMax = StreamReplies::kTimesMax;
+  static_assert(kStepTextBytes <= LaterAnswer::kTextBytes && kStepLoans == 1);
 
   // `later`: one for each answer of later() that may wait. In the order of requests, the answers
   // behind a waiting one take one each, too. Ownership: all outlive the session. Requires: `output`
   // has at least 2 * kStepTextBytes.
   StreamSession(std::span<char> input, std::span<char> output, std::span<LaterAnswer> later = {},
                 AnswerOrder order = AnswerOrder::kOfRequests) noexcept
-      : input_(input), output_(output), later_(later), order_(order) {
-    for (LaterAnswer& each : later) {
-      each.session_ = this;
-      free_.push(each);
-    }
-  }
+      : input_(input), replies_(output), later_(*this, later, order) {}
   // The stations of the records that trace_to() writes. All requests that one send answers pass
   // them together. `sent`: the socket needs no more of these bytes: it has sent them all, or the
   // peer has gone.
@@ -80,19 +72,19 @@ class StreamSession {
 
   // For each send, writes to `writer` a record for each kind of answered() requests in it: the
   // record's handle is their number, its bytes are those of the send. Before the first peer.
-  void trace_to(const TraceWriter& writer) noexcept { writer_ = writer; }
+  void trace_to(const TraceWriter& writer) noexcept { replies_.trace_to(writer); }
   // `changed(context)` is called when an answer or resume() has changed what the owner can do:
   // send replies(), receive more, or close. Not from within the calls below. `waiting_count`: the
   // number of waiting answers of all sessions that share it. Before the first peer.
   void set_owner(void (*changed)(void*), void* context, Counter* waiting_count) noexcept {
     changed_ = changed;
     owner_ = context;
-    waiting_total_ = waiting_count;
+    later_.count_in(waiting_count);
   }
   // The peer has gone: left(). Answers that come later are dropped.
   void leave() noexcept;
   // Whether the session or one of its answers waits. Then reset() has to wait, too.
-  bool is_waiting() const noexcept { return is_waiting_ || waiting_count_ > 0; }
+  bool is_waiting() const noexcept { return is_waiting_ || later_.waiting_count() > 0; }
   // Begins with a new peer. Gives back everything of the last one (left(), released()). Requires:
   // !is_waiting().
   void reset() noexcept;
@@ -126,11 +118,8 @@ class StreamSession {
   const char* foreign() const noexcept { return foreign_; }
 
   // Invariants, looked at before and after each of the above, and after each step: 1. Arrived bytes
-  // lie within the input, the replies' text within the output, and pieces and loans within their
-  // arrays. 2. While fill() waits for bytes, the input buffer is empty. 3. reply_bytes_ is the sum
-  // of the pieces, until the socket uses them up. 4. Each loan has a piece. 5. A send has at least
-  // one piece. 6. Each LaterAnswer is spare, waits, or is finished and in the queue; those that wait
-  // are waiting_count_.
+  // lie within the input. 2. While fill() waits for bytes, the input buffer is empty. 3. Replies
+  // and later answers are valid.
   bool is_valid() const noexcept;
 
  protected:
@@ -157,13 +146,13 @@ class StreamSession {
 
   // ---- For the protocol to call, from work() alone ----
 
-  static constexpr StreamStep taken_if(bool is_taken) noexcept {
-    return is_taken ? StreamStep::kTaken : StreamStep::kStarved;
-  }
   // Makes the answer of this step one that comes later, behind what the step has said so far. The
   // protocol fills it and calls its finish(), once. Requires: once in a step, and then neither
   // say() nor lend(); the session has memory for such answers.
-  LaterAnswer& later() noexcept;
+  LaterAnswer& later() noexcept {
+    BP_ASSERT(is_running_);
+    return later_.defer(received_ns_);
+  }
 
   // The bytes that have arrived and were not taken. They move between steps, so a pointer into them
   // is good in this step only.
@@ -195,16 +184,27 @@ class StreamSession {
   }
 
   // Appends a copy of `text` to the replies. Requires: at most kStepTextBytes in a step.
-  void say(std::string_view text) noexcept;
+  void say(std::string_view text) noexcept {
+    if (BP_UNLIKELY(later_.held() != nullptr)) return later_.held()->say(text);
+    BP_DCHECK(!later_.would_be_overtaken());
+    replies_.say(text);
+  }
   // Appends `number` in decimal: up to 20 of the kStepTextBytes.
   void say_number(uint64_t number) noexcept;
   // Appends `text` without a copy: it stays unchanged until released(loan), which is called once.
   // Requires: at most kStepLoans in a step.
-  void lend(std::string_view text, void* loan) noexcept;
+  void lend(std::string_view text, void* loan) noexcept {
+    if (BP_UNLIKELY(later_.held() != nullptr)) return later_.held()->lend(text, loan);
+    BP_DCHECK(!later_.would_be_overtaken());
+    replies_.lend(text, loan);
+  }
   // Tells that a request is answered. The time from its receipt until the socket takes its reply
   // goes to `time_ns`, one of at most kTimesMax. `kind`: the request's kind in the records of
   // trace_to(), a number of the service's TraceDescription::kinds.
-  void answered(Histogram& time_ns, uint8_t kind = 0) noexcept;
+  void answered(Histogram& time_ns, uint8_t kind = 0) noexcept {
+    if (BP_UNLIKELY(later_.held() != nullptr)) return later_.held()->answered(time_ns, kind);
+    replies_.answered(time_ns, kind);
+  }
   // Ends the session: no further step.
   void end() noexcept { is_over_ = true; }
   // Ends it because the peer speaks another protocol, `what`, a static text. A third party may have
@@ -217,74 +217,30 @@ class StreamSession {
  private:
   friend class LaterAnswer;
 
-  static constexpr uint32_t kPieces = 34;
-  static constexpr uint64_t kBatchBytes = 1 << 20;  // no new request begins before this is sent
-
-  // The number of answered requests, and the histogram for their time.
-  struct Times {
-    Histogram* time_ns = nullptr;
-    uint32_t count = 0;
-    uint32_t untimed_count = 0;  // of these, without the answers that finish() timed
-    uint8_t kind = 0;
-  };
-
-  bool has_room() const noexcept;
-  bool may_step() const noexcept {
-    return !is_over_ && !is_sending_ && !is_starved_ && !is_waiting_ && has_room() &&
-           (later_.empty() || !free_.is_empty());
-  }
   void run(uint64_t now_ns) noexcept;
   void step(uint64_t now_ns) noexcept;
   void finished(LaterAnswer& answer, uint64_t now_ns) noexcept;
   void send_finished(uint64_t now_ns) noexcept;
-  void drop(LaterAnswer& answer) noexcept;
-  void changed() noexcept {
-    if (changed_ != nullptr) changed_(owner_);
-  }
-  void count_waiting(int32_t more) noexcept;
-  void append(std::string_view text) noexcept;
-  void append_loan(std::string_view text, void* loan) noexcept;
-  Times& times_of(Histogram& time_ns, uint8_t kind) noexcept;
-  void tell_trace(uint64_t now_ns) noexcept;
 
   const std::span<char> input_;
-  const std::span<char> output_;
-  const std::span<LaterAnswer> later_;
-  const AnswerOrder order_;
-  FreeList<&LaterAnswer::next_> free_;
-  // In the order in which they are sent: of requests, with the waiting ones; else those that are
-  // finished.
-  TailQueue<&LaterAnswer::next_> answers_;
-  LaterAnswer* held_ = nullptr;  // takes what a step says behind a waiting answer
-  uint32_t waiting_count_ = 0;
-  bool is_waiting_ = false;  // a step returned kWaits
-  bool is_running_ = false;  // within run(), whose caller does what changed_ would
-  bool has_left_ = false;
+  StreamReplies replies_;
+  LaterAnswers later_;
   void (*changed_)(void*) = nullptr;
   void* owner_ = nullptr;
-  Counter* waiting_total_ = nullptr;
   uint64_t received_ns_ = 0;
-  Times times_[kTimesMax];
-  TraceWriter writer_;
-  RequestTrace trace_;         // of the requests that the socket has taken
-  uint64_t handed_bytes_ = 0;  // 0: the socket has taken none
-  bool is_starved_ = true;     // all arrived bytes were worked on, but for the start of a request
+  bool is_starved_ = true;   // all arrived bytes were worked on, but for the start of a request
+  bool is_waiting_ = false;  // a step returned kWaits
+  bool is_running_ = false;  // within run(), whose caller does what changed_ would
   bool is_over_ = false;
+  bool has_left_ = false;
   const char* foreign_ = nullptr;
-  bool is_sending_ = false;
   char* fill_end_ = nullptr;
   uint64_t fill_left_ = 0;
   uint64_t skip_bytes_ = 0;
   uint64_t wanted_bytes_ = 0;
   uint32_t begin_ = 0;  // the filled part of the input buffer: from begin_ to end_
   uint32_t end_ = 0;
-  uint32_t text_bytes_ = 0;
-  uint32_t piece_count_ = 0;
-  uint32_t loan_count_ = 0;
-  uint64_t reply_bytes_ = 0;
   iovec input_pieces_[2];
-  iovec pieces_[kPieces];
-  void* loans_[kPieces];
 };
 
 }  // namespace bedplate

@@ -1,6 +1,6 @@
 // Sessions whose answers come later: their order, how many may wait, waits of the session itself,
 // and peers that go meanwhile.
-#include "transport/sockets/later_answer_datapath.h"
+#include "transport/sockets/later_answers_datapath.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,0 +1,147 @@
+// The answers of a StreamSession that come later: of requests that wait for a file, another shard,
+// a message or a timer.
+//
+//     work():       take(line); start the operation, with later() as its context
+//     completion:   answer.say(text); answer.finish(now_ns)
+//
+// Threads: the session's.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "platform/assert.h"
+#include "platform/counter.h"
+#include "platform/free_list.h"
+#include "platform/histogram.h"
+#include "platform/tail_queue.h"
+
+namespace bedplate {
+
+class StreamReplies;
+class StreamSession;
+
+class LaterAnswer {
+ public:
+  static constexpr uint32_t kTextBytes = 2 * 1024;
+
+  LaterAnswer() noexcept = default;
+  LaterAnswer(const LaterAnswer&) = delete;
+  LaterAnswer& operator=(const LaterAnswer&) = delete;
+
+  // Whether the peer is still there. Otherwise the answer is dropped, but it is finished as well.
+  bool is_wanted() const noexcept;
+
+  // Appends a copy of `text`. Requires: at most kTextBytes in all.
+  void say(std::string_view text) noexcept {
+    BP_ASSERT(is_open() && text.size() <= kTextBytes - text_bytes_);
+    std::memcpy(text_ + text_bytes_, text.data(), text.size());
+    text_bytes_ += static_cast<uint32_t>(text.size());
+  }
+  void say_number(uint64_t number) noexcept;
+  // Appends `text` without a copy, as StreamSession::lend does. Requires: once.
+  void lend(std::string_view text, void* loan) noexcept {
+    BP_ASSERT(is_open() && !has_loan() && text.data() != nullptr);
+    lent_ = text;
+    loan_ = loan;
+    lent_at_ = text_bytes_;
+  }
+  // As StreamSession::answered. The time ends when the answer joins the replies of a send.
+  void answered(Histogram& time_ns, uint8_t kind = 0) noexcept {
+    BP_ASSERT(is_open());
+    time_ns_ = &time_ns;
+    kind_ = kind;
+  }
+  // The answer is complete, and belongs to the session again. `now_ns`: the loop's time.
+  void finish(uint64_t now_ns) noexcept;
+
+ private:
+  friend class LaterAnswers;
+  friend class StreamSession;
+  // kHeld: by a step that has not ended.
+  enum class State : uint8_t { kSpare, kHeld, kWaits, kFinished };
+
+  bool is_open() const noexcept { return state_ == State::kHeld || state_ == State::kWaits; }
+  bool has_loan() const noexcept { return lent_.data() != nullptr; }
+  void begin(uint64_t received_ns) noexcept;
+  void move_to(StreamReplies& replies, uint64_t now_ns) const noexcept;
+
+  StreamSession* session_ = nullptr;
+  LaterAnswer* next_ = nullptr;
+  State state_ = State::kSpare;
+  uint8_t kind_ = 0;
+  uint32_t text_bytes_ = 0;
+  uint32_t lent_at_ = 0;  // the bytes of text before the loan
+  std::string_view lent_;
+  void* loan_ = nullptr;
+  Histogram* time_ns_ = nullptr;
+  uint64_t received_ns_ = 0;  // the receipt of its request
+  char text_[kTextBytes];
+};
+
+// The order in which a session sends its answers.
+enum class AnswerOrder : uint8_t {
+  kOfRequests,
+  kAny,  // as they are finished: the protocol's replies name their requests
+};
+
+// All LaterAnswers of a session. In the order of requests, a step behind a waiting answer gets one
+// for what it says, so that its answer does not overtake.
+//
+// Invariant, checked by is_valid(): each is spare and in spare_, or held by the step, or waits, or
+// is finished. queue_ has the finished ones and, in the order of requests, the waiting ones.
+class LaterAnswers {
+ public:
+  // Ownership: both outlive it.
+  LaterAnswers(StreamSession& session, std::span<LaterAnswer> all, AnswerOrder order) noexcept;
+
+  // From now on `waiting` also counts its waiting answers; several sessions may share it.
+  void count_in(Counter* waiting) noexcept { counter_ = waiting; }
+  uint32_t waiting_count() const noexcept { return waiting_count_; }
+
+  // ---- Around a step ----
+
+  bool may_step() const noexcept { return all_.empty() || !spare_.is_empty(); }
+  void begin_step(uint64_t received_ns) noexcept {
+    if (BP_UNLIKELY(is_in_order() && !queue_.is_empty())) hold(received_ns);
+  }
+  // The answer that takes what the step says; nullptr: the replies take it.
+  LaterAnswer* held() const noexcept { return held_; }
+  // Whether a reply that goes straight to the replies would overtake a waiting answer.
+  bool would_be_overtaken() const noexcept { return is_in_order() && !queue_.is_empty(); }
+  // Makes the step's answer a waiting one. Requires: may_step(), or held() is not nullptr.
+  LaterAnswer& defer(uint64_t received_ns) noexcept;
+  void end_step() noexcept {
+    if (BP_UNLIKELY(held_ != nullptr)) end_hold();
+  }
+
+  // ---- Their end ----
+
+  // Requires: `answer` waits.
+  void finish(LaterAnswer& answer) noexcept;
+  // The finished answer that is sent next; nullptr: none can be sent.
+  LaterAnswer* next() const noexcept;
+  // next() was sent, or is dropped.
+  void pop() noexcept;
+
+  bool is_valid() const noexcept;
+
+ private:
+  bool is_in_order() const noexcept { return order_ == AnswerOrder::kOfRequests; }
+  void hold(uint64_t received_ns) noexcept;
+  void end_hold() noexcept;
+  void count(uint32_t waiting) noexcept;
+
+  const std::span<LaterAnswer> all_;
+  const AnswerOrder order_;
+  FreeList<&LaterAnswer::next_> spare_;
+  TailQueue<&LaterAnswer::next_> queue_;
+  LaterAnswer* held_ = nullptr;
+  uint32_t waiting_count_ = 0;
+  Counter* counter_ = nullptr;
+};
+
+}  // namespace bedplate
