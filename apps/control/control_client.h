@@ -21,7 +21,7 @@ namespace bedplate {
 struct ControlPatience {
   // Time without a byte received, or a byte of the request accepted.
   uint64_t silence_ns = 15 * kNsPerSecond;
-  // Time for a whole answer, including answers to others that come before it.
+  // Time for a request and its whole answer, including answers to others that come before it.
   uint64_t in_all_ns = 300 * kNsPerSecond;
 };
 
@@ -52,15 +52,14 @@ class ControlClient final : public ControlChannel {
     const std::string& method;
     std::string id;
     uint64_t until_ns;
-    bool is_over = false;        // the time limit has passed, and all bytes received by then were
-                                 // read
+    bool is_over = false;        // the time limit has passed; no read follows the present one
     std::string complaint = {};  // an error answered without an id
     std::string other = {};      // the last line that is not an answer to it
   };
 
   ControlClient(Kind kind, Fd fd, std::string name, const ControlPatience& patience);
 
-  // Whether `fd_` becomes ready for `events` before the time limit.
+  // Whether `fd_` becomes ready for `events` before `until_ns`, and within the time for silence.
   bool wait_for(short events, uint64_t until_ns) const noexcept;
   bool send(std::string_view text, uint64_t until_ns) const noexcept;
   Result<std::string> next_line(Asked& asked);

@@ -1,5 +1,6 @@
-// The serial line of [control]: opened at boot, with root's rights, and again after each break. It
-// logs each loss once, and each recovery once.
+// The serial line of [control]. It is opened at boot, with root's rights, and again after each
+// break, with the rights that the process has then. It logs losses and failures to reopen the line,
+// at most two a minute, and each recovery from a logged one.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,8 @@ class ControlLine final : public StandingLine {
 
   // Opens the line for the first time. Errors: those of open_serial_line. Threads: the main thread.
   Result<void> begin(std::string path, uint32_t baud);
-  // Sets the counter of losses. Requires: the connections' thread is not created yet.
+  // Sets the counter of losses, which lost() needs. Requires: the connections' thread is not
+  // created yet.
   void count_in(Counter* losses) noexcept { losses_ = losses; }
 
   Fd open() noexcept override;
@@ -30,12 +32,12 @@ class ControlLine final : public StandingLine {
   void close(Fd* fd) noexcept override { close_serial_line(fd); }
 
  private:
-  static constexpr uint32_t kLinesMax = 2;  // log messages about losses per minute
+  static constexpr uint32_t kLinesMax = 2;  // logged errors per minute
 
   std::string path_;
   uint32_t baud_ = kSerialBaud;
   Counter* losses_ = nullptr;
-  Fd fd_;                 // until it is handed out
+  Fd fd_;                 // from begin() until open() hands it out
   bool is_lost_ = false;  // the loss is logged
   bool is_told_ = false;  // the reason why it cannot be opened is logged
   LogLimit limit_{kLinesMax, 60 * kNsPerSecond};

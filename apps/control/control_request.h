@@ -1,7 +1,7 @@
-// One line of a client of the control socket, a JSON-RPC 2.0 request: an object with "jsonrpc",
-// "method", "params" (an object of texts, numbers and booleans) and "id". Everything else is
-// refused, so a request has at most two levels. nlohmann's parser reads it in one pass without
-// recursion, and allocates at most a line's length of heap.
+// One line of a client of the control socket or the serial line, a JSON-RPC 2.0 request: an object
+// with "jsonrpc", "method", "params" (an object of texts, numbers and booleans) and "id".
+// Everything else is refused, so a request has at most two levels. nlohmann's parser reads it in
+// one pass without recursion, and allocates at most a few times the line's length of heap.
 //
 // Threads: any, one at a time for each object.
 #pragma once
@@ -37,10 +37,10 @@ struct ControlRequest {
   static constexpr size_t kBytesMax = 8 * 1024;  // the longest line
 
   ControlFault fault = ControlFault::kNone;
-  std::string_view complaint;  // explains a fault, for people
+  std::string_view complaint;  // explains a fault, for people; only set with a fault
   bool is_answer = false;      // it has "result" or "error": an answer, not a request
   bool has_id = false;         // without an id only an unreadable request gets an answer
-  std::string_view id;         // as JSON
+  std::string_view id;         // as JSON; "null" if it has none
   std::string_view method;
   size_t parameter_count = 0;
   Parameter parameters[kControlParametersMax];
@@ -49,7 +49,7 @@ struct ControlRequest {
   char texts[kBytesMax + 1024] = {};  // backs the views above
 };
 
-// Reads `line`, at most kBytesMax bytes without its end.
+// Reads `line`, without its newline. Requires: it has at most kBytesMax bytes.
 void read_control_request(std::string_view line, ControlRequest* request) noexcept;
 
 }  // namespace bedplate

@@ -1,8 +1,8 @@
 // [control]: answers requests while the appliance runs, over a Unix socket next to its other files
 // (docs/control.md), and over a serial line. Each program has this service.
 //
-// It runs on a thread of its own, besides the shards; only the parts of methods that run on a shard
-// cost it time. It knows no service by name: services add their methods themselves
+// It runs on a thread of its own, besides the shards. It costs a shard time only for the parts of
+// methods that run there. It knows no service by name: services add their methods themselves
 // (Service::methods).
 #pragma once
 
@@ -24,7 +24,7 @@ namespace bedplate {
 struct AppliancePlan;
 struct Configuration;
 
-// The methods of the runtime and of `services`, for a program to print.
+// Adds the methods of the runtime and of `services` to `methods`: to serve them, or to print them.
 void add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime,
                      ControlMethods* methods);
 
@@ -55,7 +55,7 @@ class ControlService final : public Service {
   ControlSettings settings_;
   std::string (*plan_text_)(const AppliancePlan&, const Configuration&);
   std::string user_;  // the user to become instead of root; empty: none
-  uint32_t own_ = 0;
+  uint32_t own_ = 0;  // the number of the appliance's user
   std::optional<uint32_t> group_id_;
 
   ControlMethods methods_;

@@ -4,12 +4,13 @@
 // The session waits two seconds for a method that continues on a shard. Then it calls the shard
 // stuck and ends the connection, since the call may still run. Until that call returns, further
 // requests for that shard are refused, and the session keeps its slot. A serial line is never
-// closed: the session answers an unreadable line and skips to the next newline, an aborted answer
-// ends with its line, and an echoed answer is not answered.
+// closed: if its session ends, another session serves it. On a line, the session answers an
+// unreadable request and skips to the next newline, ends an aborted answer with a newline, and
+// does not answer an echoed answer.
 //
-// A session's memory is one line and one part of an answer: a longer line is refused, a longer
-// answer is written in parts. Threads: the thread of the connections, except for at_loop(). Only
-// the parser (control_request.h) allocates, while it reads.
+// A session's memory is one line, one part of an answer and one error: a longer line is refused, a
+// longer answer is written in parts. Threads: the thread of the connections, except for at_loop().
+// Only the parser (control_request.h) and the methods may allocate.
 //
 // Invariants, which is_valid() checks before and after each call that changes it: 1. The received
 // bytes lie within their buffer, and the output lies within one of the answers' buffers or the
@@ -17,8 +18,8 @@
 // the loop or back. 3. A call that it has given up belongs to the last line. 4. A method that
 // continues has written a part, which is sent first, and its client expects an answer. 5. Only a
 // serial line skips bytes. 6. With no output and nothing to wait for, the buffer holds no complete
-// line and has space for the rest of one. And at_loop(): 7. A loop touches the session only while
-// it has the call.
+// line and has space for the rest of one. at_loop() keeps one more: 7. A loop touches the session
+// only while it has the call.
 #pragma once
 
 #include <atomic>
@@ -68,12 +69,13 @@ struct ControlSite {
 
   // Whether a session has given up a call that `loop` still holds.
   bool is_stuck(const EventLoop& loop) const noexcept;
-  // The name of the loop's shard.
+  // The name of the loop's shard; "(not in [[shard]])" if it has none.
   std::string_view name_of(const EventLoop& loop) const noexcept;
 };
 
 class ControlSession final : public ConnectionSession, private ControlCall {
  public:
+  // The longest wait for a shard.
   static constexpr uint64_t kPatienceNs = 2'000'000'000;
 
   // `site` outlives this.

@@ -1,9 +1,9 @@
 // Encodes 8-byte words of a counters file as items of a JSON array, for a reader that cannot open
 // the file: most words are zeros or texts, and a serial line is slow.
 //
-//     "relay se", "rvice"   a text's bytes; the rest of its last word is zeros
-//     -12                   twelve words of zeros
-//     1234                  a word
+//     "relay service"   a text of at least 8 bytes; the rest of its last word is zeros
+//     -12               twelve words of zeros
+//     1234              any other word
 //
 // Threads: any. Nothing is allocated.
 #pragma once

@@ -1,8 +1,8 @@
 // The control methods that every appliance has, whatever its services: they report its name,
-// methods, counters, plan and the positions of its threads, read and set its log levels, and drain
-// a service.
+// methods, counters, plan and services, log the call stacks of its threads, read and set its log
+// levels, and drain a service.
 //
-// Threads: the thread of the control socket. Nothing is allocated after add_to().
+// Threads: the thread of the connections. Nothing is allocated after add_to().
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ class ServiceDrains;
 
 class RuntimeMethods {
  public:
-  // Adds these methods. `methods` and this outlive the appliance.
+  // Adds these methods to `methods`. Requires: both objects outlive all calls.
   void add_to(ControlMethods* methods);
 
   // The methods' data; set before one is called.

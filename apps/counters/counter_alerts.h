@@ -18,11 +18,12 @@
 
 namespace bedplate {
 
-// Why a counter of `set` cannot have this rule: a static text. nullptr: it can.
+// Returns why no counter of `set` can have this rule, as a static text; nullptr: a counter can.
 const char* defect_of(const CounterAlert& alert, const CounterSet& set) noexcept;
 
-// Whether its name or its help speaks of loss, drops, refusals, or broken or wrong data. Such a
-// counter has a rule, or says why it has none (CounterDescription::no_alert).
+// Whether its name or its help speaks of loss, drops, refusals, or broken or wrong data. A gauge
+// that is no boolean counts only by its name; texts, states, flags and histograms never count. Such
+// a counter has a rule, or says why it has none (CounterDescription::no_alert).
 bool tells_of_trouble(const CounterDescription& counter) noexcept;
 
 class CounterAlerts {
@@ -34,7 +35,7 @@ class CounterAlerts {
 
   // Call it before the seal: it allocates. Requires: `file` was made for `sets`, and outlives this.
   void create(CountersFile& file, std::span<const CounterSet> sets);
-  // Evaluates all rules. Threads: one.
+  // Evaluates the rules of all sets in use. `now_ns`: monotonic_ns(). Threads: one.
   void look(uint64_t now_ns) noexcept;
 
  private:

@@ -30,7 +30,8 @@ namespace bedplate {
 inline constexpr std::string_view kCountersSuffix = ".stats";
 std::string counters_path(const std::string& directory, const std::string& name);
 
-// Checks that CountersFile::create would succeed now, and leaves everything as it was.
+// Checks that CountersFile::create would succeed now, and leaves everything as it was. Requires:
+// `lock` is taken.
 Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets = {},
                                  const TraceShape& traces = {});
 
@@ -51,9 +52,11 @@ class CountersFile {
   // Marks the counters as complete: readers accept the file from now on.
   void publish() noexcept;
 
-  // The values of `set`, zeroed and aligned to a cache line. Requires: it was given to create().
+  // The values of `set`, aligned to a cache line; create() has zeroed them. Requires: the set was
+  // given to create(), and is in use.
   void* values(const CounterSet& set) noexcept;
-  // A set of the runtime's own, by its name. Requires: it was given to create().
+  // Zeroes a set of the runtime's own and returns it, by its name. Requires: it was given to
+  // create(), and is in use.
   template <typename Counters>
   Counters& runtime(std::string_view name, std::string_view instance = "") noexcept {
     CounterSetRecord* set = find("", name, instance);
@@ -66,8 +69,8 @@ class CountersFile {
     CounterSetRecord* set = take_spare_set(name, instance);
     return set == nullptr ? nullptr : new (begin() + set->values) Counters;
   }
-  // Sets a label of a set, the runtime's or a service's. Before publish(). Requires: the label is
-  // planned.
+  // Sets a label of a set, the runtime's or a service's. A longer value is cut to 159 bytes.
+  // Requires: the label is planned, and publish() was not called.
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
                  std::string_view value, std::string_view owner = "") noexcept;
 

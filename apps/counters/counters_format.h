@@ -1,5 +1,6 @@
-// The format of a counters file: a header, four tables of records, and the values; then the last
-// requests of each shard, with two tables that describe them.
+// The format of a counters file: a header, four tables of records (sets, labels, counters, alerts),
+// and the values; then, if requests are traced, three tables (rings, sources, subjects), and a ring
+// of the last requests of each shard.
 //
 // The file describes itself: it lists the sets of counters, and the name, kind, unit, help and
 // offset of each counter. So a program can read a file of another build. Records may grow at their
@@ -37,8 +38,8 @@ struct CountersHeader {
   CounterRecords sets;      // CounterSetRecord
   CounterRecords labels;    // CounterLabelRecord
   CounterRecords counters;  // CounterRecord
-  // Traces begin here, and go to the end of the file. A file of a build without traces has zeros
-  // here: the records of counters begin where they did.
+  // Tables of the traces, which go from `rings` to the end of the file. The header of a build
+  // without traces ends before these fields; its file has zeros here, as padding.
   CounterRecords rings;     // TraceRingRecord
   CounterRecords sources;   // TraceSourceRecord
   CounterRecords subjects;  // OwnerName
@@ -86,7 +87,7 @@ struct CounterRecord {
   char help[160] = {};
   char words[160] = {};    // names of a state's values or of flags: "stopped|open"
   uint32_t offset = 0;     // from its set's values
-  uint32_t bytes = 0;      // of its value: 8, or a histogram's buckets
+  uint32_t bytes = 0;      // of its value: 8, a text's words, or a histogram's buckets
   uint32_t step_bits = 0;  // of a histogram: each power of two in 2^step_bits steps
   uint32_t reserved = 0;
   // The heading of a counter that `top` shows in a column. Records of older builds end before it.

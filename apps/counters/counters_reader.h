@@ -1,5 +1,5 @@
-// The reader's end of the counters file: finds the file, and tells whether its appliance runs, and
-// its contents (counters_snapshot.h).
+// The reader's end of the counters file: it finds the file, tells whether its appliance runs, and
+// copies its contents (counters_snapshot.h).
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ namespace bedplate {
 // the directory cannot be read.
 Result<std::vector<std::string>> list_appliances(const std::string& directory);
 
-// "looking for appliances in DIRECTORY: none is running", with what to do about it.
+// "looking for appliances in DIRECTORY: none is running", with a cure.
 Error no_appliance(const std::string& directory);
 
 class CountersReader {
@@ -30,7 +30,7 @@ class CountersReader {
   const std::string& appliance() const noexcept { return appliance_; }
   int pid() const noexcept { return pid_; }
   // Whether the appliance ran when the file was opened; false: it crashed, and these are its last
-  // counters.
+  // counters, or the file is a copy.
   bool is_running() const noexcept { return is_running_; }
   // Whether the appliance still runs: it holds the file's lock.
   bool still_runs() const noexcept;

@@ -48,7 +48,7 @@ struct SeenCounter {
   std::string_view unit;
   std::string_view help;
   std::string_view words;
-  std::span<const Counter> values;  // one, or a histogram's buckets; never empty
+  std::span<const Counter> values;  // one, a text's words, or a histogram's buckets; never empty
   uint32_t step_bits = 0;
   std::string_view column = {};  // CounterDescription::column
 
@@ -73,18 +73,20 @@ struct SeenSet {
   std::vector<SeenCounter> counters;
 
   const SeenCounter* find(std::string_view counter) const noexcept;
-  // The value of a gauge or counter; nothing: no counter has this name.
+  // The value of a gauge (kNoValue: unknown) or counter; nothing: no counter has this name.
   std::optional<uint64_t> read(std::string_view counter) const noexcept;
 };
 
 class CountersSnapshot {
  public:
-  // Limits of a counters file and of its counters: a file that claims more is refused.
+  // Limits of a file without its traces, and of the counters and labels of all sets: a file that
+  // claims more is refused.
   static constexpr uint64_t kBytesMax = uint64_t{64} << 20;
   static constexpr uint32_t kCounterCountMax = 1 << 20;
 
-  // Copies what `fd` has now; `path` is for messages. Errors (kSystem): the file is truncated, is
-  // no counters file, or has another format; its records point out of it.
+  // Copies the present contents of `fd`; `path` is for messages. Errors (kSystem): the file is
+  // truncated, is no counters file, is too large, or has another format; its records point out of
+  // it.
   static Result<CountersSnapshot> take(int fd, const std::string& path);
   // Takes over a copy made by other means: the first `bytes` of the file, up to the traces, taken
   // at `taken_ns` of the appliance's clock. `source` is for messages. Errors: the same.
@@ -99,7 +101,8 @@ class CountersSnapshot {
   bool is_of_run(const CountersSnapshot& other) const noexcept {
     return pid() == other.pid() && header().created_ns == other.header().created_ns;
   }
-  // When the copy was made: monotonic_ns() of the appliance's machine.
+  // The time of the copy: monotonic_ns() of the appliance's machine, or, if take() read a file of
+  // another machine, of this one.
   uint64_t taken_ns() const noexcept { return taken_ns_; }
   // The header, with the positions of the file's parts. The parts with traces are not checked here,
   // except that they begin inside the file, after the counters.

@@ -47,7 +47,7 @@ class CountersView {
     return *reinterpret_cast<const CounterLabelRecord*>(
         record(header_->labels, set.first_label + index));
   }
-  // One value, or a histogram's buckets; never empty.
+  // One value, a text's words, or a histogram's buckets; never empty.
   std::span<const Counter> values(const CounterSetRecord& set,
                                   const CounterRecord& counter) const noexcept {
     return {reinterpret_cast<const Counter*>(begin() + set.values + counter.offset),

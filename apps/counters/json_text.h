@@ -14,7 +14,7 @@
 
 namespace bedplate {
 
-// kLines: for people: one value a line, nested values indented by two spaces.
+// kLines is for people: one value a line, nested values indented by two spaces.
 enum class JsonLayout : uint8_t { kOneLine, kLines };
 
 class JsonText {
@@ -28,7 +28,7 @@ class JsonText {
   JsonText& begin_array() noexcept { return begin("["); }
   JsonText& end_array() noexcept { return end("]"); }
   JsonText& key(std::string_view key) noexcept;
-  // Bytes that are not UTF-8 are replaced.
+  // Replaces each byte that is not UTF-8 with U+FFFD, as key() does.
   JsonText& text(std::string_view text) noexcept;
   JsonText& number(uint64_t number) noexcept;
   JsonText& boolean(bool value) noexcept { return raw(value ? "true" : "false"); }

@@ -2,7 +2,8 @@
 // /stats.json. It is made from the file's own description, so it names no counter.
 //
 // Sets of the runtime appear under their names; sets of services under "services" and the service's
-// name; several sets of one name, by instance. The appliance, the findings of its pool's audit, and
+// name. A set with an instance appears under its name and the instance; a service's sets without
+// one share the service's object. The appliance, the findings of its pool's audit, and
 // its alerts come first. The text is made in parts, so it takes only the memory of one part, and
 // some for the order of the sets. Threads: any, each object one at a time. Nothing is allocated.
 #pragma once
@@ -32,8 +33,8 @@ AuditReport audit_of(const CountersView& counters, bool is_running) noexcept;
 
 class StatsJson {
  public:
-  struct Options {  // for each counter its kind, unit and help
-    bool is_running = true;
+  struct Options {
+    bool is_running = true;     // as "running"
     bool is_described = false;  // each counter with its kind, unit and help
     JsonLayout layout = JsonLayout::kOneLine;
   };

@@ -3,8 +3,8 @@
 // As with counters (counters_snapshot.h), only a copy is checked, and nothing is read beyond its
 // end. Shards keep writing meanwhile, so each ring is copied four times. A record of the third copy
 // is valid if the second and the fourth have the same number for it; a record that changed in
-// between is left out. A request that ended after the start of the first copy is left out, too:
-// this copy could lack another one that ended before it. The next snapshot has both.
+// between is left out. A request newer than all requests of the first copy is left out, too: the
+// second copy could lack another one that ended before it. The next snapshot has both.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace bedplate {
 
 struct SeenStation {
   std::string name;
-  uint64_t after_ns = 0;  // since the first station
+  uint64_t after_ns = 0;  // since the first station, in steps of 2^kTraceStepLog2
 };
 
 struct SeenRequest {
@@ -34,7 +34,8 @@ struct SeenRequest {
   std::vector<SeenStation> stations;  // the passed stations, in order; the first at 0
 
   uint64_t total_ns() const noexcept { return stations.back().after_ns; }
-  // The index of the station that took longest to reach; 0 if there is only one.
+  // The index of the station that took longest to reach from the one before; 0 if there is only one
+  // station, or all have the same time.
   size_t slowest() const noexcept;
 };
 
@@ -47,7 +48,7 @@ class TraceSnapshot {
   static constexpr uint64_t kBytesMax = uint64_t{512} << 20;
 
   // Copies the present requests of `fd` that are newer than `told`; `path` is for messages. Errors
-  // (kSystem): those of CountersSnapshot; nothing is traced.
+  // (kSystem): those of CountersSnapshot; nothing is traced; the traces exceed kBytesMax.
   static Result<TraceSnapshot> take(int fd, const std::string& path, const ToldRequests& told = {});
 
   // The requests of all shards, those of one shard in the order in which they ended. Numbers are

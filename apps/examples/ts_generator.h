@@ -19,7 +19,7 @@ class TsGenerator {
   static constexpr uint16_t kPmtPid = 0x100;
   static constexpr uint16_t kVideoPid = 0x101;
 
-  // Requires: at least kBitsPerSecondMin.
+  // Requires: `bits_per_second` is at least kBitsPerSecondMin.
   explicit TsGenerator(uint64_t bits_per_second = 4'000'000) noexcept;
 
   // Writes the next packet, kTsPacketBytes, to `to`.
@@ -44,8 +44,8 @@ class TsGenerator {
   uint64_t bits_per_second_;
   uint64_t packet_count_ = 0;
   uint64_t picture_count_ = 0;
-  uint64_t next_pcr_ = 0;  // the packet that should have a PCR, or the next one that can have it
-  uint64_t next_table_ = 0;
+  uint64_t next_pcr_ = 0;    // the next packet with a PCR
+  uint64_t next_table_ = 0;  // the first packet that may have the next PAT
   bool is_pmt_next_ = false;
   uint8_t pat_counter_ = 0;
   uint8_t pmt_counter_ = 0;

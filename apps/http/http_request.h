@@ -16,7 +16,8 @@ namespace bedplate {
 
 struct HttpRequest {
   std::string_view path;  // without the question mark and the query
-  // From the target in absolute form, or the Host field; empty: neither is present (HTTP/1.0).
+  // From the target in absolute form, or the Host field, with the port; empty: neither is present
+  // (HTTP/1.0), or the field is empty.
   std::string_view host;
   std::string_view authorization;
   bool has_absolute_target = false;
@@ -30,11 +31,11 @@ struct HttpReading {
   // 0: the request is incomplete. 200: `request` is valid; its views point into the text read. Else
   // the status to answer before the connection closes: the start of the next request is unknown.
   int status = 0;
-  size_t bytes = 0;  // of the request, with its empty line
+  size_t bytes = 0;  // with status 200: of the request, with the empty lines around it
   HttpRequest request;
 };
 
-// The longest path with its query.
+// The longest target: a path with its query, after scheme and host in absolute form.
 inline constexpr size_t kHttpTargetMax = 1024;
 
 // Reads the request at the start of `text`.
@@ -44,7 +45,7 @@ HttpReading read_http_request(std::string_view text) noexcept;
 std::string_view bearer_token(const HttpRequest& request) noexcept;
 
 // Whether `host` is safe from DNS rebinding (a page of another site whose name resolves to this
-// server): an address, "localhost", `own_name` in any case, or empty.
+// server): an address, "localhost", `own_name` in any case, or empty. The port is ignored.
 bool is_own_host(std::string_view host, std::string_view own_name = "") noexcept;
 
 }  // namespace bedplate

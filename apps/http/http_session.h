@@ -8,7 +8,7 @@
 // the output lie within their buffers; output that was sent whole is gone. 2. An answer in progress
 // has output, except for events between two rounds. 3. A client that listens to events sends no
 // more requests, and is counted, within the limit. 4. The input buffer has space if more may come.
-// And make_more() and the like: 5. No part overwrites output that is not sent.
+// The functions that write output keep one more: 5. No part overwrites output that is not sent.
 #pragma once
 
 #include <atomic>
@@ -104,7 +104,7 @@ class HttpSession final : public ConnectionSession {
   bool is_chunked_ = false;
   int fd_ = -1;
   uint64_t next_round_ns_ = 0;  // the time of the next round of events
-  uint64_t heard_ns_ = 0;       // when the client had acknowledged everything
+  uint64_t heard_ns_ = 0;       // the last look() at which the client had acknowledged everything
   bool is_certified_ = false;   // its certificate replaces the token
   size_t received_ = 0;
   size_t made_ = 0;

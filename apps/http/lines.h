@@ -37,10 +37,11 @@ class AlertLines {
   uint32_t next_ = 0;
 };
 
-// The lines logged before its creation (platform/recent_lines.h), except lines that were
+// The lines logged before its creation (platform/recent_lines.h), except lines that are
 // overwritten before write() reaches them.
 class LogLines {
  public:
+  // The longest output of one line.
   static constexpr size_t kPieceBytesMin = 4 * 1024;
 
   // Begins at line `first`; 0: at the oldest line.

@@ -29,7 +29,7 @@ class StatusPage {
   struct Told {
     bool is_ready = false;
   };
-  // `told` empty: the page shows nothing of the appliance, and says that a token is needed.
+  // If `told` is empty, the page shows nothing of the appliance, and says that a token is needed.
   StatusPage(CountersView counters, std::optional<Told> told) noexcept
       : counters_(counters),
         told_(told),

@@ -1,9 +1,9 @@
 // The core dump of a crash, beside the crash record: a core file on a block device, for a debugger.
 //
-// By default the kernel leaves memory on hugepages out of a dump, and with it the heap and the data
-// that services serve. An image has no file system for a file of that size, only a device. The
-// kernel starts a second `bedplate`, pipes the dump to it, and that process writes the dump to the
-// device and ends the machine.
+// By default the kernel leaves shared memory on hugepages out of a dump, and with it the heap and
+// the data that services serve. An image has no file system for a file of that size, only a device.
+// The kernel starts a second `bedplate`, pipes the dump to it, and that process writes the dump to
+// the device and ends the machine.
 #pragma once
 
 #include "apps/init/image_settings.h"
@@ -19,8 +19,8 @@ inline constexpr const char* kDumpCore = "dump-core";
 // [crash] dump, turns dumps off. Requires: the pool is reserved and not sealed.
 Result<void> choose_dump(const CrashSettings& settings, PinnedPool& pool) noexcept;
 
-// Writes standard input to a device, reports how much was written, and ends the machine. Returns
-// only if the arguments are wrong, or PROCESS is not the first process.
+// Writes standard input to a device, reports how much was written, and ends the machine. Returns 2,
+// and writes nothing, only if the arguments are wrong, or PROCESS is not the first process.
 int dump_core(int count, char** words) noexcept;
 
 }  // namespace bedplate
