@@ -10,13 +10,14 @@
 namespace bedplate {
 
 // Installs the handler for the whole process: SIGABRT (an assertion), SIGSEGV, SIGBUS, SIGILL,
-// SIGFPE, SIGSYS and SIGTRAP stop all other threads, and write the record. Opens all its files
-// beforehand. The handler stops `watchdog` if the machine is to halt, or memory to be dumped.
-// `watchdog` outlives a crash.
+// SIGFPE, SIGSYS and SIGTRAP stop all other threads, and write the record. Opens all files of the
+// handler; logs those that it cannot open. The handler stops `watchdog` before a halt and before a
+// dump. `watchdog` lives until the machine ends. Called once, on the main thread. Errors: the
+// kernel refuses the handler or its stack.
 Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) noexcept;
 
-// From now on a crash is dumped, too: the preparations are done (core_dump.h). An earlier dump
-// would only end the first process, and the kernel would decide how the machine ends.
+// From now on a crash also dumps memory. Call it after choose_dump() (core_dump.h): a dump before
+// that would only end the first process, and the kernel would decide how the machine ends.
 void dump_crashes() noexcept;
 
 // Logs whether the kernel keeps records, and where. Call it after the modules of pstore's stores

@@ -25,17 +25,17 @@ enum class Drill {
 };
 
 // `text`: assertion, boot, fault, overflow, hang, hang-deaf, hang-control, terminate or children;
-// without it, no drill. Errors: another word.
+// no text: kNone. Errors: another word.
 Result<Drill> parse_drill(const std::optional<std::string>& text) noexcept;
 
-// Carries out the drill, if it belongs to the boot.
+// Carries out kBoot, and ignores other drills.
 void drill_boot(Drill drill) noexcept;
 
-// Carries out the drill, if it belongs to the main thread while it serves. Called at each turn.
+// Carries out kHangControl, and ignores other drills. The serving main thread calls it each turn.
 void drill_control(Drill drill) noexcept;
 
 // Carries out any other drill on the thread of `loop`, one second later. `loop` has a free timer,
-// and its thread calls this function. Only once.
+// and its thread calls this function, once.
 void begin_drill(Drill drill, EventLoop& loop) noexcept;
 
 }  // namespace bedplate

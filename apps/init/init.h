@@ -3,7 +3,7 @@
 //
 //     mounts -> configuration -> modules -> network -> limits and hugepages -> the appliance
 //
-// An error on the way is printed on the console, and the machine ends as [crash] says.
+// If a step fails, it prints the error on the console, and the machine ends as [crash] says.
 #pragma once
 
 #include <span>
@@ -28,8 +28,9 @@ struct InitPart {
 // by the kernel for a dump. Any other process is an ordinary program.
 bool is_init(int count, char** words) noexcept;
 
-// Runs the machine to its end, with the program's `services`, which live to the end. Returns only
-// if the arguments of a dump are wrong.
+// Runs the machine to its end, with the program's `services`, which live to the end. A process that
+// the kernel starts for a dump writes the dump instead, and returns 2 if its arguments are wrong or
+// the dump is not of process 1. Requires: is_init().
 int init_main(int count, char** words, std::span<Service* const> services);
 
 }  // namespace bedplate

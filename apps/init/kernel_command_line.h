@@ -7,12 +7,12 @@
 
 namespace bedplate {
 
-// The value of the last NAME=VALUE of `line` with this name; nothing: no such word. Words are
-// separated by blanks; a value in double quotes may contain blanks.
+// The value of the last NAME=VALUE of `line` with this name; nothing: no such word. Blanks separate
+// words; a value in double quotes may contain blanks. The result has no quotes.
 std::optional<std::string> command_line_value(std::string_view line, std::string_view name);
 
 // The parameters of the module `name` in the command line: "a=1 b=2" from "NAME.a=1 NAME.b=2", in
-// their order. - and _ are equal in a module's name.
+// their order, with their quotes. - and _ are equal in a module's name.
 std::string module_parameters(std::string_view line, std::string_view name);
 
 // The name of a module in the kernel's spelling, with _ for -.

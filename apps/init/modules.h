@@ -21,8 +21,9 @@ std::vector<std::string> needed_modules(const Configuration& configuration,
 
 // Loads modules from `directory`: its file `order` names their files, one a line, in order.
 // `command_line` is the kernel's: it may have parameters (NAME.PARAMETER=VALUE). A module that is
-// loaded already is no error. Errors: the first module that does not load, with the kernel's
-// reason; a failure of `optional` (a module's name, or empty) is only logged.
+// loaded already is no error. Errors: `order` cannot be read; the first module that does not
+// load, with the kernel's reason. If `optional` (a module's name, or empty) does not load, it only
+// logs that.
 Result<void> load_modules(const std::string& directory, std::string_view command_line,
                           std::string_view optional);
 

@@ -10,8 +10,8 @@
 
 namespace bedplate {
 
-// Brings `lo` up, and each of `networks`: MTU, link, address, default route. Waits a while for
-// interfaces whose drivers are still probing. Errors: the first step that fails.
+// Brings `lo` up, and each of `networks`: MTU, link, address, default route. Waits at most 10 s for
+// each interface, since its driver may still probe. Errors: the first step that fails.
 Result<void> bring_networks_up(const std::vector<NetworkSettings>& networks);
 
 // The bytes in the kernel that peers of TCP connections have not acknowledged; a FIN counts as one.

@@ -3,8 +3,8 @@
 // loop turns. So a hanging loop or a hanging main thread resets the machine.
 //
 // A reset leaves no record. So when half of the device's timeout is left, the main thread makes a
-// hanging shard's thread crash (crash.h): that logs its call stack and ends the machine like every
-// crash. The device resets the machine if that hangs, too, or if the main thread hangs.
+// hanging shard's thread crash (crash.h): the crash logs the call stack and ends the machine. The
+// device resets the machine if the crash handler hangs, too, or if the main thread hangs.
 #pragma once
 
 #include <array>
@@ -27,18 +27,19 @@ class Watchdog {
   // Called before the others, once. The watchdog does nothing unless `settings.enabled`.
   void create(const WatchdogSettings& settings) noexcept { settings_ = settings; }
 
-  // Called once for each shard; loop_begins() on its thread, before its loop runs. The loop then
-  // records the time regularly. `loop` has a free timer.
+  // Called once for each shard, in order; `loop` has a free timer. loop_begins() is called on the
+  // shard's thread, before its loop runs. The loop then records the time regularly.
   void loop_made(uint32_t index, EventLoop& loop);
   void loop_begins(uint32_t index) noexcept;
 
   // Starts the device with the timeout of [watchdog]. If the driver cannot set it, accepts the
-  // driver's own timeout if that is at least half of the requested one. Errors: no such device, and
-  // it is required.
+  // driver's own timeout if that is at least half of the requested one, and at least 2 s. Errors:
+  // no such device, or no such timeout; if the device is not required, this only logs the error.
   Result<void> start();
 
   // Feeds the device if every loop has recorded the time within half of the device's timeout;
-  // crashes a loop's thread whose record is older than the whole timeout. Threads: the main thread.
+  // crashes a loop's thread whose record is older than the whole timeout. If that thread handles no
+  // signal, the main thread crashes instead. Threads: the main thread.
   void feed() noexcept;
 
   // Feeds the device, regardless of the loops. Fit for signal handlers.

@@ -4,7 +4,8 @@
 //     question   a byte: the answer's message number; 4 bytes, repeated in the answer; the key
 //     answer     the 4 bytes; a byte: Answer; then a short value, or a longer one as a loan
 //
-// A value is lent in place in the cache, pinned until the peer gives it back.
+// A value longer than kCopyMax is lent in place in the cache, pinned until the peer gives it back.
+// If the peer cannot read the cache, the answer contains the value, if it fits.
 //
 // Invariants: 1. A lent item is pinned. (returned) 2. An answer fits into its buffer, and its item
 // is linked: nobody writes it. (answer) 3. Only the loop's thread answers. (both)
@@ -26,7 +27,7 @@ enum class Answer : uint8_t {
 
 class MessageGets final : public MessageAnswers {
  public:
-  static constexpr uint32_t kCopyMax = 1024;  // longer values are lent
+  static constexpr uint32_t kCopyMax = 1024;  // longer values are lent, if possible
 
   explicit MessageGets(const Environment& environment) noexcept : environment_(environment) {}
 

@@ -43,13 +43,14 @@ struct Environment {
 // Invariants, which is_valid() checks before and after each step: 1. A command is set while its
 // keys or its value are being processed. 2. The bytes of complete keys, and of their line's end
 // once it has come, lie within arrived(); without a get both are 0. 3. An item that receives its
-// value is pinned, not linked, and has that value's length. And: 4. Only the loop's thread works on
-// the session. (is_own_thread, in each step) 5. The index gets only complete items, pinned
-// meanwhile. (is_ready, before each link) 6. An item that a reply lends is linked: nobody writes
-// it. (answer_item)
+// value is pinned, not linked, and has that value's length.
+//
+// Other assertions check: 4. Only the loop's thread works on the session. (is_own_thread, in each
+// step) 5. Each item is complete and pinned when it is linked. (is_ready, before each link) 6. An
+// item that a reply lends is linked: nobody writes it. (answer_item)
 class Session final : public StreamSession {
  public:
-  static constexpr uint32_t kBufferBytes = 16 * 1024;  // the longest line, except a get's
+  static constexpr uint32_t kBufferBytes = 16 * 1024;  // longer lines but gets end the session
   static constexpr uint32_t kDirectBytes = 4 * 1024;   // longer values skip the buffer
 
   explicit Session(const Environment& environment) noexcept
@@ -59,8 +60,8 @@ class Session final : public StreamSession {
 
  private:
   static constexpr const char* kBadLine = "CLIENT_ERROR bad command line format\r\n";
-  static constexpr uint32_t kLineMax = 2048;  // for all commands but get
-  static constexpr uint32_t kCopyMax = 1024;  // longer values of get are sent from the item
+  static constexpr uint32_t kLineMax = 2048;  // longer lines: ERROR, except a get's
+  static constexpr uint32_t kCopyMax = 1024;  // longer replies to get are sent from the item
   // When a value is stored; kNone: the command stores none.
   enum class Storing : uint8_t { kNone, kSet, kAdd, kReplace, kAppend, kPrepend, kCas };
   // A command's syntax and its function.

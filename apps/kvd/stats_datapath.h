@@ -33,11 +33,11 @@ class Stats {
   // The number of lines.
   static size_t count() noexcept;
   static std::string_view name(size_t index) noexcept;
-  // The value as memcached defines it: at most 20 digits.
+  // The value as memcached defines it: at most 20 digits. Requires: !is_version(index).
   uint64_t value(size_t index, uint64_t now_ns) const noexcept;
   // Whether the value is kVersion instead of a number.
   static bool is_version(size_t index) noexcept;
-  // Later values exclude everything counted until now.
+  // Later values of counts exclude everything counted until now. Levels, such as curr_items, stay.
   void reset() noexcept;
 
  private:

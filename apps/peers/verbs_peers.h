@@ -1,9 +1,9 @@
 // The peers of an appliance ([verbs]): this class opens the device, registers the pool with it,
-// opens exports (and the heap, with remote = "read"), and exchanges messages with peers on one
-// shard.
+// opens exports (with remote = "read", also the heap and segment 0), and exchanges messages with
+// peers on one shard.
 //
-// If [verbs] is not required and no device can be used, the log says so in a line: the planned
-// memory is taken, but no peer reaches it.
+// If [verbs] is not required and no device can be used, it logs the errors and a warning. It takes
+// the planned memory, but no peer reaches it.
 //
 // Invariants, checked by is_valid(): 1. A provider exists only with a device, and with memory
 // carved for it. 2. Once the loop has the provider, each peer has its counters. 3. It is drained

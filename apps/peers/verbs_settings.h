@@ -47,7 +47,7 @@ struct VerbsSettings {
   uint32_t shard = 0;  // index into Configuration::shards
   std::optional<SocketAddress> listen = {};
   VerbsConnect connect = VerbsConnect::kSocket;
-  uint16_t window = 64;  // this and the following: see VerbsShape
+  uint16_t window = 64;  // this and the next, up to max_peers: see VerbsShape
   uint32_t message_bytes = 4096;
   uint32_t operations = 64;
   uint64_t bounce_bytes = kMiB;

@@ -22,8 +22,8 @@ struct PerfTask {
 struct PerfResult {
   uint64_t bytes = 0;
   uint64_t count = 0;       // measured operations, warm-up not counted
-  LatencyHistogram times;   // latency: of each; send and put: round trips
-  uint64_t elapsed_ns = 0;  // bandwidth
+  LatencyHistogram times;   // latency: each operation's; send and put: round trips
+  uint64_t elapsed_ns = 0;  // bandwidth only
   uint64_t back_count = 0;  // --both: counted by the server
   uint64_t back_elapsed_ns = 0;
   uint64_t verified_count = 0;  // on both sides, every byte compared
@@ -35,13 +35,15 @@ class PerfClient {
   PerfClient(const PerfClient&) = delete;
   PerfClient& operator=(const PerfClient&) = delete;
 
-  // Waits for the server. Errors: it does not answer.
+  // Waits for the server. `address` is for messages only. Errors: it does not answer within 5 s;
+  // this side cannot expose its memory.
   Result<void> connect(const std::string& address);
   // The most bytes of one message, put or get.
   uint64_t bytes_max(PerfOperation operation) const noexcept;
 
-  // Requires: connect(), 0 < bytes <= bytes_max. Errors: the server is gone or silent; received
-  // bytes differ from those sent.
+  // Requires: connect(), 0 < bytes <= bytes_max; a count or a duration; is_both only for bandwidth.
+  // Errors: the server is gone, silent for 5 s, of another version, or measures with another
+  // client; messages are lost; received bytes differ from those sent.
   Result<PerfResult> run(const PerfTask& task, uint64_t bytes);
 
  private:
@@ -49,7 +51,7 @@ class PerfClient {
   Result<void> ask(const PerfTask& task, uint64_t bytes);
   Result<void> measure_latency(const PerfTask& task, PerfResult* result);
   Result<void> measure_bandwidth(const PerfTask& task, PerfResult* result);
-  // One operation; for send and put also the answer.
+  // Runs one operation; for send and put, it also waits for the answer.
   Result<void> round_trip(const PerfTask& task, uint64_t number);
   Result<void> await_tally(PerfMode mode);
   Result<void> end(const PerfTask& task, PerfResult* result);

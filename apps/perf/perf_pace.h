@@ -13,8 +13,8 @@ enum class PerfMode : uint32_t { kPolling, kEvents };
 
 class PerfPace {
  public:
-  // With one processor for both sides, the polling side must yield to the other side, also after
-  // work: only the other side produces more.
+  // Whether this side yields between polls. With one processor for both sides, the polling side
+  // must yield to the other side, also after work: only the other side produces more.
   bool yields(PerfMode mode) const noexcept { return yields_ && mode == PerfMode::kPolling; }
 
   void idle(Messenger& messenger, PerfMode mode) noexcept {
@@ -27,8 +27,8 @@ class PerfPace {
     }
   }
 
-  // Whether nothing has happened for `bound_ns`; called each time that nothing has. While polling
-  // it reads the clock only every kLookEvery calls, since the next message may have come.
+  // Whether the side has been idle for `bound_ns`. Called after each poll that found no work. While
+  // polling, it reads the clock and yields only every kLookEvery calls, to poll again soon.
   bool is_overdue(PerfMode mode, uint64_t bound_ns) noexcept {
     if (mode == PerfMode::kPolling) {
       if (++idle_count_ % kLookEvery != 0) return false;
@@ -44,7 +44,7 @@ class PerfPace {
   }
 
  private:
-  static constexpr uint64_t kSleepNs = kNsPerMs;  // a queue with space again wakes nobody
+  static constexpr uint64_t kSleepNs = kNsPerMs;  // short: space in a queue wakes nobody
   static constexpr uint32_t kLookEvery = 1024;
 
   const bool yields_ = usable_cpu_count() == 1;

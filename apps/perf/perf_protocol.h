@@ -9,8 +9,9 @@
 // A client that asks while another client measures replaces it; the server tells the replaced
 // client (displaced).
 //
-// Messages have numbers, from 1; the number determines the bytes of the message, so either side
-// knows which bytes to expect.
+// Messages have numbers, from 1. A message's number determines its bytes (after the warm-up, only
+// its last byte), so either side knows which bytes to expect. A server ignores an empty ask: with
+// one, a client tests whether the server runs.
 #pragma once
 
 #include <cstddef>
@@ -44,11 +45,11 @@ struct PerfAsk {
   PerfOperation operation = PerfOperation::kSend;
   PerfMeasure measure = PerfMeasure::kLatency;
   uint32_t is_both = 0;  // bandwidth: the server sends, too
-  uint32_t sleeps = 0;   // for events, rather than polling
+  uint32_t sleeps = 0;   // 1: the server waits for events instead of polling
   uint32_t zero = 0;
   uint64_t bytes = 0;
-  uint64_t warm_up_count = 0;  // latency: this many messages are first verified, every byte
-  RemoteMemory source;         // the client's; 0 bytes: not exposed
+  uint64_t warm_up_count = 0;  // the first messages: every byte is verified
+  RemoteMemory source;         // the client's
   RemoteMemory target;
 };
 
@@ -60,8 +61,8 @@ struct PerfReady {
 };
 
 struct PerfTally {
-  uint64_t started_count = 0;  // --both: by the server
-  uint64_t elapsed_ns = 0;
+  uint64_t started_count = 0;   // --both: the server's operations
+  uint64_t elapsed_ns = 0;      // --both
   uint64_t received_count = 0;  // messages
   uint64_t verified_count = 0;
   uint64_t wrong_count = 0;
@@ -82,8 +83,8 @@ inline bool perf_is(std::span<const std::byte> memory, uint64_t number) noexcept
   }
   return true;
 }
-// The same, if the last byte may arrive before the others, as when a processor copies. Waits at
-// most 100 ms.
+// The same for memory whose last byte may arrive before the others, as when a processor copies.
+// Waits at most 100 ms for them.
 inline bool perf_becomes(std::span<const std::byte> memory, uint64_t number) noexcept {
   const uint64_t until_ns = monotonic_ns() + 100 * kNsPerMs;
   while (!perf_is(memory, number)) {
@@ -103,7 +104,7 @@ inline bool perf_has_come(std::span<const std::byte> memory, uint64_t number) no
   return std::byte{__atomic_load_n(last, __ATOMIC_ACQUIRE)} == perf_byte(number, 0);
 }
 
-// Converts a value to the payload of a message, and back. Requires: the sizes are equal.
+// The bytes of `value` as the payload of a message; they point into `value`.
 template <typename T>
 std::span<const std::byte> perf_payload(const T& value) noexcept {
   return std::as_bytes(std::span(&value, 1));

@@ -27,7 +27,7 @@ const char* to_text(PerfMode mode) noexcept;
 // How both sides wait; `yields`: they yield the core between polls.
 std::string mode_text(PerfMode mode, bool yields);
 
-// Prints the device and the other properties of the connection, one a line, like perftest.
+// Prints the properties of the connection except its MTU, one a line, and `mode` unless empty.
 void print_connection(const PerfConnection& connection, const std::string& mode);
 
 // Print the table, each line as soon as its result exists.

@@ -16,7 +16,7 @@ class PerfServer {
   PerfServer(const PerfServer&) = delete;
   PerfServer& operator=(const PerfServer&) = delete;
 
-  // Returns when *must_stop is not 0.
+  // Returns when `must_stop` is not 0. An idle server checks it every 100 ms.
   void serve(const volatile sig_atomic_t& must_stop) noexcept;
 
  private:

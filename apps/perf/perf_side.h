@@ -1,8 +1,8 @@
 // One side of `bedplate perf`: a runtime of its own with a small pool and one provider.
 //
 // The address selects the provider. tcp: means verbs: the two sides exchange their queue-pair data
-// there. unix: means shared memory: it is the socket of a pool that the server owns and the client
-// joins.
+// there. unix: means shared memory: the address is the socket of a pool that the server owns and
+// the client joins.
 #pragma once
 
 #include <memory>
@@ -61,7 +61,8 @@ class PerfSide {
  protected:
   PerfSide() = default;
 
-  // Chooses hugepages if `bytes` of them are free. Called before take_segment().
+  // Chooses 2 MiB pages if enough for `bytes`, and two more, are free. Called before
+  // take_segment().
   void choose_pages(uint64_t bytes);
   Result<Segment*> take_segment(const char* owner, uint64_t bytes);
   // Requires: 2 * kPerfBytesMax bytes.

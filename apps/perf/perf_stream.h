@@ -27,8 +27,8 @@ class PerfStream {
   PerfStream(const PerfStream&) = delete;
   PerfStream& operator=(const PerfStream&) = delete;
 
-  // `local`: the bytes to send or put, or the target of gets. Operations still in flight count only
-  // for is_idle().
+  // `local`: the bytes to send or put, or the target of gets; not empty. Earlier operations still
+  // in flight count for is_idle() and, if they fail after begin(), for failed_count().
   void begin(Endpoint& peer, PerfOperation operation, std::span<std::byte> local,
              const RemoteMemory& remote) noexcept {
     BP_ASSERT(!local.empty());
@@ -40,8 +40,8 @@ class PerfStream {
     failed_before_ = ended_.failed_count;
   }
 
-  // Starts an operation with the next number. Returns the endpoint's status; kDone: it has also
-  // ended.
+  // Starts the next operation; a send carries its number. Returns the endpoint's status; kDone: the
+  // operation has also ended.
   SendStatus start() noexcept {
     BP_DCHECK(peer_ != nullptr);  // begin() was called
     SendStatus status = SendStatus::kDone;

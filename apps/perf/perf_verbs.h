@@ -12,7 +12,7 @@ struct PerfVerbsPart {
   Result<RegisterCosts> (*measure_register_cost)(const RegisterCostOptions& options);
 };
 
-// Errors (kConfiguration): it is not linked.
+// Errors (kConfiguration): the program has no such part.
 Result<const PerfVerbsPart*> perf_verbs_part() noexcept;
 
 }  // namespace bedplate

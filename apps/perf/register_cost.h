@@ -19,7 +19,7 @@ inline constexpr uint64_t kRegisterBytesMax = 64 * kMiB;
 struct RegisterCostOptions {
   std::string device = {};
   uint8_t port = 0;
-  uint64_t count = 200;  // measurements of each; the median counts
+  uint64_t count = 200;  // measurements of each cost; the median is its result
   std::vector<uint64_t> sizes;
 };
 
@@ -44,8 +44,8 @@ struct RegisterCosts {
   std::vector<RegisterCost> costs;
 };
 
-// In libbedplate-verbs.a (perf_verbs.h). Requires: called once in a process. Errors: no device, a
-// size that is too large, no memory.
+// In libbedplate-verbs.a (perf_verbs.h). Requires: called once in a process, with a size and a
+// count above 0. Errors: no device, a size that is too large, no memory.
 Result<RegisterCosts> measure_register_cost(const RegisterCostOptions& options);
 
 void print_register_table(const RegisterCosts& costs);

@@ -30,7 +30,7 @@ class OpenPort final : public DatagramNetwork {
   // Order: services call plan_socket(); plan(), create(); services call make_socket(); the seal.
   Result<void> plan_socket(uint32_t shard, const DatagramShape& shape) override;
   Result<void> plan(ServicePlan& plan);
-  // The bytes that the port takes from EAL's heap.
+  // The bytes that the port takes from EAL's heap. Requires: plan().
   uint64_t heap_bytes() const noexcept;
   Result<void> create(ServiceContext& context);
   Result<DatagramSocket*> make_socket(uint32_t shard, const DatagramShape& shape) override;
@@ -41,7 +41,7 @@ class OpenPort final : public DatagramNetwork {
   Result<void> check_forwarding_to(const OpenPort& other) const;
   // Forwards all received frames to `other`, which outlives this. Called after create() of both.
   void forward_to(OpenPort& other) noexcept;
-  // Threads: the control thread.
+  // Observes the device; stops using its queues once it is gone. Threads: the control thread.
   void watch() noexcept;
 
  private:
@@ -97,7 +97,7 @@ class OpenPort final : public DatagramNetwork {
   std::vector<uint32_t> shards_;  // the shards with a queue; empty before plan()
   std::vector<Wanted> asked_;     // sockets for the next plan(), by shard
   std::vector<Wanted> wanted_;    // sockets of the last plan()
-  Port port_;                     // declared first, so it is destroyed last
+  Port port_;                     // declared before lanes_, so destroyed after them
   std::unique_ptr<PortShared> shared_;
   std::vector<std::unique_ptr<Lane>> lanes_;
 };

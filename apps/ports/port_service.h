@@ -54,10 +54,11 @@ class PortService final : public Service {
 
  private:
   OpenPort* find(std::string_view name) noexcept;
-  // The port that `from` forwards to. Requires: check_forwarding() found nothing.
+  // The port that `from` forwards to. Requires: check_forwarding() succeeded.
   OpenPort& target_of(const OpenPort& from) noexcept;
-  // Errors: the device does not exist.
+  // Errors: too many ports use the device.
   Result<void> check_device(const PortSettings& settings) const;
+  // Errors: forward_to does not name another port.
   Result<void> check_forwarding(const PortSettings& settings) noexcept;
   uint64_t heap_bytes() const noexcept;
   Result<void> start_dpdk(ServiceContext& context);

@@ -8,8 +8,9 @@
 
 namespace bedplate {
 
-// Checks that the options go together, and with those for counters files of this machine. If not,
-// prints why and sets `*exit_code` to the exit code of `command`.
+// Checks that these options fit one another and the options for counters files of this machine, and
+// that the baud is valid. If not, prints why, sets `*exit_code` and returns false. `command` is the
+// command's name, for the message.
 bool check_asked_line(const Arguments& arguments, const char* command, int* exit_code);
 // The option that names the line: "--serial" or "--socket". nullptr: neither was given.
 const char* asked_line_option(const Arguments& arguments);

@@ -2,7 +2,8 @@
 // counters.read over its control socket or serial line (docs/control.md).
 //
 // The first snapshot reads the whole file; later ones read the parts that may have changed: the
-// sets' presence, the alerts and the values. An answer may be nonsense: it is checked like a file.
+// sets' presence, the alerts and the values. Each answer is checked like a file, since it may be
+// nonsense. If the appliance has restarted, a snapshot reads the whole file again.
 //
 // Threads: one.
 #pragma once
@@ -39,7 +40,8 @@ class RemoteCounters {
   Result<bool> read_changes();
   Result<bool> read_again(uint64_t from, uint64_t bytes);
 
-  // The words of `bytes` bytes from `from`; 0: all that follow.
+  // Asks for `bytes` bytes of the file from `from` on; 0: all that follow. Returns the answer's
+  // JSON.
   Result<std::string> ask(uint64_t from, uint64_t bytes);
 
   std::string source_;
