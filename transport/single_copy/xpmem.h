@@ -1,7 +1,8 @@
 // Single copy by the module xpmem: it maps parts of the peer's address space into this process, and
 // this processor copies.
 //
-// The mappings are windows: aligned, all of one size, the most recent few of each peer kept. A
+// Each mapping is an aligned window of kWindowBytes; a window at the end of the address space is
+// shorter. The last kWindowCount mapped windows of each peer stay; a new one replaces the oldest. A
 // stale window is safe because it has no copy of the peer's page table, but follows it. The module
 // pins a page when it is first touched here. When the peer unmaps, moves or replaces the page, the
 // module takes it out of the window before the peer's call returns (an MMU notifier), so the next
@@ -21,7 +22,7 @@ class XpmemAccess final : public PeerAccess {
   static constexpr unsigned kWindowCount = 8;
   static_assert(kWindowBytes * kWindowCount <= 64u << 20);
 
-  // Takes over `permit`.
+  // Takes over `permit`. The caller keeps `device` and `pidfd`, which outlive this.
   XpmemAccess(int device, int pidfd, uint64_t key, int64_t permit) noexcept
       : device_(device), pidfd_(pidfd), key_(key), permit_(permit) {}
   XpmemAccess(const XpmemAccess&) = delete;
@@ -29,7 +30,7 @@ class XpmemAccess final : public PeerAccess {
   ~XpmemAccess() override;
 
   // Invariants, looked at before and after each copy: no part of the peer has two windows; each
-  // window begins at a multiple of its size and ends at or before the end of the peer's addresses.
+  // window begins at a multiple of kWindowBytes, before the end of the peer's addresses.
   bool is_valid() const noexcept;
 
   CopyOutcome read(std::byte* local, const ExposedRange& range, uint64_t offset,
@@ -59,7 +60,8 @@ class XpmemCopy final : public SingleCopy {
  public:
   ~XpmemCopy() override;
 
-  // Errors: no module, no permission, another device at `path`, another version.
+  // Requires: called once; no other XpmemCopy of this process has the module's device open. Errors:
+  // no module, no permission, another device at `path`, another version, no segment.
   Result<void> create(const char* path) noexcept;
 
   SingleCopyKind kind() const noexcept override { return SingleCopyKind::kXpmem; }

@@ -1,8 +1,8 @@
 // The requests of the module xpmem (2.6, Linux, 64-bit), at /dev/xpmem.
 //
 // A process makes a segment of its address space; another gets a permit for it and attaches parts:
-// mappings that are filled on demand, page by page. Our own declarations, after the interface that
-// github.com/hpc/xpmem publishes; docs/single_copy.md has them as a table.
+// mappings that are filled on demand, page by page. These are our own declarations of the interface
+// that github.com/hpc/xpmem publishes; docs/single_copy.md has them as a table.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct Detach {
 static_assert(sizeof(Make) == 40 && sizeof(Remove) == 8 && sizeof(Get) == 32 &&
               sizeof(Release) == 8 && sizeof(Attach) == 40 && sizeof(Detach) == 8);
 
-// The numbers carry neither direction nor size.
+// The request numbers carry neither direction nor size.
 inline constexpr unsigned long kVersion = _IO('x', 0);  // the call returns the version
 inline constexpr unsigned long kMake = _IO('x', 1);
 inline constexpr unsigned long kRemove = _IO('x', 2);

@@ -23,9 +23,9 @@ struct Connecting {
   // The time limit; 0: as long as the kernel tries (TCP: some two minutes).
   uint64_t time_ns_max = 0;
   // Called once on the shard, from the poll or the timers of its loop, never from within
-  // start_connecting() or abort_connecting(). 0: connected; or -errno, among them -ECONNREFUSED;
-  // -ETIMEDOUT, also after time_ns_max; -ECANCELED: aborted; -EAGAIN: a Unix socket's backlog is
-  // full.
+  // start_connecting() or abort_connecting(). `result` is 0 if it is connected, else -errno, such
+  // as -ECONNREFUSED; -ETIMEDOUT, also after time_ns_max; -ECANCELED if it was aborted; -EAGAIN if
+  // a Unix socket's backlog is full.
   void (*completed)(void* context, int result) noexcept = nullptr;
   void* context = nullptr;
 
@@ -46,7 +46,7 @@ int start_connecting(StreamSockets& sockets, EventLoop& loop, Connecting& connec
                      const sockaddr* address, socklen_t address_bytes) noexcept;
 
 // Makes the attempt complete soon with -ECANCELED, whatever the kernel decides meanwhile, and shuts
-// its socket down. Does nothing if it is not in flight.
+// its socket down. Does nothing if it is not in flight. Threads: the shard's.
 void abort_connecting(Connecting& connecting) noexcept;
 
 }  // namespace bedplate

@@ -18,12 +18,14 @@ struct DatagramAddress {
 
   bool is_there() const noexcept { return ip.family != 0; }
   bool operator==(const DatagramAddress&) const noexcept = default;
-  // In the form that parse_datagram_address() reads. Allocates.
+  // In the form that parse_datagram_address() reads, without the interface; "none:" and the port if
+  // there is no address. Allocates.
   std::string text() const;
 };
 
 // "192.0.2.1:5004" or "[2001:db8::1]:5004"; with port 0 the system chooses. Numeric addresses only.
-// Threads: any. Errors (kConfiguration): the fault of `text`, and the expected form.
+// An interface ("fe80::1%eth0") is refused. Threads: any. Errors (kConfiguration): the fault of
+// `text`, and the expected form.
 Result<DatagramAddress> parse_datagram_address(std::string_view text);
 
 }  // namespace bedplate

@@ -58,8 +58,8 @@ struct DatagramsSent {
 };
 
 // The callbacks of the socket's owner. The socket calls them on the shard, from its poll, never
-// from within its own functions. Each may call those functions, close() too. Any may be nullptr but
-// `received`.
+// from within its own functions. Each may call those functions, close() too. All but `received` may
+// be nullptr.
 struct DatagramOwner {
   void (*received)(void* context, std::span<ReceivedDatagram> datagrams) noexcept = nullptr;
   void (*has_room)(void* context) noexcept = nullptr;
@@ -75,7 +75,8 @@ struct DatagramOptions {
   DatagramAddress local;  // to bind to; 0.0.0.0 or [::]: all addresses of that family only
   DatagramAddress peer;   // none: not connected. Connected: only its datagrams are received
   DatagramOwner owner;
-  // The bytes that the system queues before it drops; 0: its default. If the system grants less,
+  // The bytes that the system queues; 0: its default. It drops what arrives while the receive queue
+  // is full; while the send queue is full, send_batch() returns kAgain. If the system grants less,
   // the log says so, with the cure.
   uint32_t receive_queue_bytes = 0;
   uint32_t send_queue_bytes = 0;
@@ -83,14 +84,15 @@ struct DatagramOptions {
   // socket. Sockets bound to a multicast group each get every datagram that arrives over the
   // interface by which they joined.
   bool shares_port = false;
-  // Datagrams of one sender may be joined (segment_bytes). Requires: buffers of 64 KiB.
+  // Datagrams of one sender may be joined (segment_bytes). Requires: buffers of 64 KiB, no
+  // headroom.
   bool joins_received = false;
   // Bytes before each received datagram that the owner may overwrite, as for a header when it sends
   // the datagram on. They are part of the buffer. DPDK ports have none.
   uint32_t headroom_bytes = 0;
   uint8_t service_class = 0;  // of sent datagrams: the six bits of RFC 2474
-  // For multicast that is sent: the interface (nullptr: as the routes say), its hops, and whether
-  // this machine receives it as well.
+  // For sent multicast: the interface (nullptr: the routes choose it), the limit on hops, and
+  // whether this machine receives the multicast as well.
   const char* multicast_interface = nullptr;
   uint8_t multicast_hops = 1;
   bool hears_own_multicast = true;
@@ -124,7 +126,7 @@ class DatagramSocket {
   // The address of the bound socket, with the port that the system chose. None if it is not open.
   virtual DatagramAddress local() const noexcept = 0;
 
-  // Receives from now on what is sent to `group`; with `source`, only what that address sends.
+  // Receives the datagrams sent to `group` from now on; with `source`, only those of that address.
   // Joins over `interface` (its name), or over the one that the routes say (nullptr). leave()
   // undoes the join() with the same three arguments. Requires: it is open. Errors (kSystem): the
   // system's, with what to do. May allocate.

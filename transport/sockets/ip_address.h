@@ -30,7 +30,7 @@ struct IpPrefix : IpAddress {
 // Reads "10.0.2.15" or "fd00::2". Nothing for anything else.
 std::optional<IpAddress> parse_ip_address(const std::string& text);
 
-// Reads "10.0.2.15/24" or "fd00::2/64". Nothing for anything else.
+// Reads "10.0.2.15/24" or "fd00::2/64", with 1 to 32 or 1 to 128 bits. Nothing for anything else.
 std::optional<IpPrefix> parse_ip_prefix(const std::string& text);
 
 }  // namespace bedplate

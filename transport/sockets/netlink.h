@@ -52,10 +52,12 @@ NetlinkMessage route_question(const IpAddress& address) noexcept;
 // A socket to one netlink family: NETLINK_ROUTE, NETLINK_RDMA.
 class NetlinkSocket {
  public:
+  // Errors (kSystem): the kernel lacks networking, or RDMA.
   Result<void> create(int part = NETLINK_ROUTE) noexcept;
   // Sends `message` and waits for the acknowledgement. Returns 0 or an errno value.
   int request(NetlinkMessage& message) noexcept;
-  // Sends route_question(address). Returns the interface's index; 0: no route leads there.
+  // Sends route_question(address) and waits for the answer. Returns the interface's index; 0: no
+  // route leads there, or the request failed.
   uint32_t interface_toward(const IpAddress& address) noexcept;
 
  private:

@@ -1,5 +1,6 @@
-// Watches this machine's network while a program runs. When the kernel reports that a link, an
-// address or a route has changed, the watch looks up the interface of a name, or toward an address.
+// Watches this machine's network while a program runs. It tells whether the kernel has reported a
+// change of a link, an address or a route. The caller then looks up the interface of a name, or
+// toward an address.
 //
 // An interface that is deleted and made again, as when a driver is reloaded, has its old name and a
 // new number. The kernel forgets everything about the old number: group memberships, and the
@@ -27,6 +28,7 @@ class InterfaceNumbers {
   virtual uint32_t index_of(const std::string& interface) noexcept = 0;
   // The number of the interface by which the routes lead to `address`; 0: no route does.
   virtual uint32_t index_toward(const IpAddress& address) noexcept = 0;
+  // Whether an interface has this number.
   virtual bool is_there(uint32_t index) noexcept = 0;
 };
 
@@ -36,7 +38,8 @@ class NetworkWatch final : public InterfaceNumbers {
   static constexpr uint32_t kDescriptors = 3;
 
   // Before the seal. Errors (kSystem): the system's, with what to do. After an error the other
-  // functions may still be called: they report a change each time, and no route.
+  // functions may still be called: has_changed() returns true each time, and a look-up whose socket
+  // is missing finds nothing.
   Result<void> create() noexcept;
 
   // Whether anything changed since the last call. Never blocks.

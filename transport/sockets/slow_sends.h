@@ -4,8 +4,9 @@
 // A peer that takes an answer slowly but steadily does not count: the kernel tells the progress of
 // each send that is unfinished at two looks in a row.
 //
-// It only counts: a client that takes none of its answers delays only itself, and its service
-// decides for how long it may. It does not wake a shard that sends nothing. Threads: the loop's.
+// It closes nothing: a client that takes none of its answers delays only itself, and the service
+// decides when to close the connection. It does not wake a shard that sends nothing. Threads: the
+// loop's.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +53,9 @@ class SlowSends {
   Timer timer_;
 };
 
-// "127.0.0.1:4711 at 127.0.0.1:10809", "process 4711 at /run/sock": the peer of a connected socket,
-// and the local address that it connected to. Returns `text`. Cost: three system calls at most.
+// Writes the peer of a connected socket and the local address into `text`, cut to `text_bytes`, as
+// in "127.0.0.1:4711 at 127.0.0.1:10809" or "process 4711 at /run/sock". The peer is "(gone)" if
+// the kernel does not know it any more. Returns `text`. Cost: three system calls at most.
 const char* describe_connection(int fd, char* text, uint32_t text_bytes) noexcept;
 
 }  // namespace bedplate

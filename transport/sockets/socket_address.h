@@ -34,15 +34,15 @@ Result<SocketAddress> parse_socket_address(std::string_view text);
 // any more. Leaves a socket in use, and any file that is no socket; binding then reports it.
 void remove_stale_socket(const std::string& path, int type) noexcept;
 
-// A bound, listening, close-on-exec socket at `address`; SO_REUSEADDR on TCP, IPv6 alone on [::]. A
-// Unix socket file that nobody listens on is replaced; one in use is an error. Requires:
-// address.kind != kActivation. Errors (kSystem): the system's, with the cure. Ownership: the
-// caller's; closing it leaves a Unix socket's file.
+// Returns a bound, listening, close-on-exec socket at `address`. TCP has SO_REUSEADDR; an IPv6
+// socket takes no IPv4. A Unix socket file that nobody listens on is replaced; one in use is an
+// error. Requires: address.kind != kActivation. Errors (kSystem): the system's, with the cure.
+// Ownership: the caller's; closing it leaves a Unix socket's file.
 Result<Fd> listen_at(const SocketAddress& address);
 
-// A non-blocking, close-on-exec socket whose connection to `address` is made or under way. It
-// becomes writable when the outcome is known, and SO_ERROR has the outcome. Requires: address.kind
-// != kActivation. Errors (kSystem): refused at once. Allocates nothing.
+// Returns a non-blocking, close-on-exec socket whose connection to `address` is made or under way.
+// It becomes writable when the outcome is known, and SO_ERROR has the outcome. Requires:
+// address.kind != kActivation. Errors (kSystem): the kernel refuses at once. Allocates nothing.
 Result<Fd> start_connecting(const SocketAddress& address);
 
 // Whether only this machine can reach the bound socket `fd`: it is a Unix socket, or bound to a
@@ -52,9 +52,10 @@ bool is_local_socket(int fd) noexcept;
 bool is_local_address(const SocketAddress& address) noexcept;
 
 // Makes a TCP connection fail with ETIMEDOUT if its peer is silent for `silence_ns_max`, or up to a
-// third longer. On an idle connection the kernel sends probes (tcp(7), keepalive); sent data must
-// be acknowledged within that time (TCP_USER_TIMEOUT). A live peer whose window is full has the
-// same time to take some data. A Unix socket refuses these options, and needs none.
+// third longer; on an idle connection at least 2 s. Requires: at least 1 ms. On an idle connection
+// the kernel sends probes (tcp(7), keepalive); sent data must be acknowledged within that time
+// (TCP_USER_TIMEOUT). A live peer whose window is full has the same time to take some data. A Unix
+// socket refuses these options, and needs none.
 void notice_silence(int fd, uint64_t silence_ns_max) noexcept;
 
 }  // namespace bedplate

@@ -12,8 +12,8 @@ class CounterTable;
 struct SocketCounters {
   Counter system_calls;  // io_uring_enter; or epoll_wait, recvmsg, sendmsg; recvmmsg, sendmmsg
   Counter accepts;
-  Counter received_bytes;  // includes those of datagrams
-  Counter sent_bytes;
+  Counter received_bytes;      // includes those of datagrams
+  Counter sent_bytes;          // includes those of datagrams
   Counter received_datagrams;  // counts each datagram of a joined one
   Counter sent_datagrams;
   Counter dropped_datagrams;  // by the system, because its queue was full

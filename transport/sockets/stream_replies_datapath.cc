@@ -77,12 +77,12 @@ bool StreamReplies::take_loan(void** loan) noexcept {
 }
 
 void StreamReplies::write_trace(uint64_t now_ns) noexcept {
-  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(handed_bytes_, UINT32_MAX));
-  if (std::exchange(handed_bytes_, 0) == 0) return;
+  const uint64_t handed_bytes = std::exchange(handed_bytes_, 0);
+  const auto bytes = static_cast<uint32_t>(std::min<uint64_t>(handed_bytes, UINT32_MAX));
   trace_.pass(2, now_ns);
   for (Times& times : times_) {
     const uint32_t count = std::exchange(times.count, 0);
-    if (count > 0) writer_.write(trace_, {count, bytes, 0, times.kind});
+    if (count > 0 && bytes > 0) writer_.write(trace_, {count, bytes, 0, times.kind});
   }
 }
 

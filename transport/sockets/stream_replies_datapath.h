@@ -77,7 +77,7 @@ class StreamReplies {
 
  private:
   static constexpr uint32_t kPieces = 34;
-  static constexpr uint64_t kBatchBytes = 1 << 20;  // no new request begins before this is sent
+  static constexpr uint64_t kBatchBytes = 1 << 20;  // with so much to send no step begins
 
   // The answered requests of one kind.
   struct Times {

@@ -19,7 +19,7 @@
 // lingers, and the peer gets its last replies:
 //
 //     all replies sent -> no more is sent (SHUT_WR) -> what comes is dropped, until the peer
-//     closes, or for a second, or so many bytes -> closed
+//     closes, or for kLingerNs, or kLingerBytes -> closed
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,8 @@ struct StreamServerCounters {
   Counter connections_open;
   Counter connections_peak;  // the most that were open at once
   Counter connections_total;
-  Counter connections_refused;  // closed at once: all planned ones were open, or it drains
+  // Closed at once: all planned ones were open, the service drains, or attach() failed.
+  Counter connections_refused;
   Counter connections_foreign;  // closed: the peer speaks another protocol
   Counter received_bytes;
   Counter sent_bytes;       // of replies that were sent completely
@@ -66,7 +67,7 @@ struct StreamServerOptions {
 };
 
 // Threads: before start(), the one that sets it up; then the shard's, but for request_drain() and
-// is_drained(). Nothing is allocated. Lifetime: as long as the loop runs.
+// is_drained(). Nothing is allocated after create(). Lifetime: as long as the loop runs.
 class StreamServer {
  public:
   static constexpr uint32_t kListenersMax = 8;
@@ -114,7 +115,7 @@ class StreamServer {
   // Adds a listening socket. `fd` stays the caller's, and open as long as the loop runs. Requires:
   // create() was called, start() was not; at most kListenersMax.
   void add_listener(int fd) noexcept;
-  // Begins to listen.
+  // Begins to listen. Threads: the shard's.
   void start() noexcept;
 
   // Stops listening, answers requests that were received whole, then closes each connection (a

@@ -3,10 +3,10 @@
 //
 // A protocol derives from it and implements work(): parse one request in the input buffer, and
 // answer it. The base class does the rest. It handles requests that arrive in parts, or many at
-// once. It sends the replies to all of them in one send, long ones without a copy. It does not
-// receive from a peer that does not read its replies. It receives large bodies straight into their
-// destination. StreamServer (transport/sockets/stream_server.h) ties sessions to sockets; tests
-// drive them without.
+// once. It sends the replies to all of them in one send, long ones without a copy. From a peer that
+// does not read its replies it receives only until the input buffer is full. It receives large
+// bodies straight into their destination. StreamServer (transport/sockets/stream_server.h) ties
+// sessions to sockets; tests drive them without.
 //
 // An answer need not be there when work() returns:
 //
@@ -51,7 +51,7 @@ class StreamSession {
   // Limits of one call of work(): bytes by say(), and loans by lend().
   static constexpr uint32_t kStepTextBytes = StreamReplies::kStepTextBytes;
   static constexpr uint32_t kStepLoans = StreamReplies::kStepLoans;
-  static constexpr uint32_t kTimesMax = StreamReplies::kTimesMax;
+  static constexpr uint32_t kTimesMax = StreamReplies::kTimesMax;  // histograms of one session
   static_assert(kStepTextBytes <= LaterAnswer::kTextBytes && kStepLoans == 1);
 
   // `later`: one for each answer of later() that may wait. In the order of requests, the answers
@@ -70,8 +70,8 @@ class StreamSession {
 
   // ---- For the owner of the socket (StreamServer) ----
 
-  // For each send, writes to `writer` a record for each kind of answered() requests in it: the
-  // record's handle is their number, its bytes are those of the send. Before the first peer.
+  // For each send, writes to `writer` a record for each histogram of answered() requests in it. The
+  // record's handle is their number, its bytes are those of the send. Called before the first peer.
   void trace_to(const TraceWriter& writer) noexcept { replies_.trace_to(writer); }
   // `changed(context)` is called when an answer or resume() has changed what the owner can do:
   // send replies(), receive more, or close. Not from within the calls below. `waiting_count`: the
@@ -168,16 +168,19 @@ class StreamSession {
     BP_DCHECK(bytes <= end_ - begin_);
     begin_ += static_cast<uint32_t>(bytes);
   }
-  // Drops `bytes` before the next step, also bytes that have yet to arrive.
+  // Drops `bytes` before the next step, also bytes that have yet to arrive. Requires: neither
+  // skip() nor fill() was called before in this step.
   void skip(uint64_t bytes) noexcept {
     BP_DCHECK(fill_left_ == 0 && skip_bytes_ == 0);
     skip_bytes_ = bytes;
   }
   // Puts the next `bytes` into `memory`; the next step comes when all of them are there. Copies
   // those that have arrived; the socket receives the others straight into `memory`. Ownership:
-  // `memory` stays until the next step, or left(). Requires: once in a step.
+  // `memory` stays until the next step, or left(). Requires: neither fill() nor skip() was called
+  // before in this step.
   void fill(char* memory, uint64_t bytes) noexcept;
   // Skips further steps until `arrived_bytes` have arrived. Only before work() returns false.
+  // Requires: more than have arrived, at most the size of the input buffer.
   void want(uint64_t arrived_bytes) noexcept {
     BP_DCHECK(arrived_bytes > end_ - begin_ && arrived_bytes <= input_.size());
     wanted_bytes_ = arrived_bytes;

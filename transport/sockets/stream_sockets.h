@@ -29,7 +29,8 @@ struct SocketOperation {
   // The memory to send from or to receive into. The backend advances it as bytes move.
   iovec* pieces = nullptr;
   uint32_t piece_count = 0;  // at least 1
-  // Complete once this many bytes have moved; at least 1. A send completes with all of them.
+  // A receive completes once this many bytes have moved; at least 1. A send completes with all
+  // bytes of its pieces, and sets this to their number.
   uint64_t min_bytes = 1;
   // Called on the shard, never from within receive() or send(). `result`: how many bytes moved;
   // 0: the peer has closed (receive only); negative: -errno.

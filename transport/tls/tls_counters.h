@@ -15,8 +15,9 @@ struct alignas(kCacheLineBytes) TlsCounters {
   Counter failed_refused;
   Counter failed_memory;
   Counter failed_gone;
-  Counter broken_records;  // after the handshake: the data was altered, or is no record
-  Counter read_bytes;      // decrypted bytes
+  // Sessions that failed after the handshake, for any cause: altered data, no memory, an alert.
+  Counter broken_records;
+  Counter read_bytes;  // decrypted bytes
   Counter written_bytes;
 };
 

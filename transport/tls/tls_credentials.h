@@ -32,10 +32,12 @@ namespace bedplate {
 struct TlsFiles {
   std::string certificate = {};  // the chain of its signers may follow
   std::string key = {};
-  std::string client_authorities = {};  // clients must show a certificate signed by one of these
+  // Clients must show a certificate signed by one of these, unless they use a shared key.
+  std::string client_authorities = {};
   std::string shared_keys = {};
   std::string user = {};  // may own the files, beside root and the user of this process
-  bool takes_clients_without = false;  // a certificate; one that is shown must still be valid
+  // Takes clients that show no certificate; one that is shown must still be valid.
+  bool takes_clients_without = false;
 
   bool is_empty() const noexcept { return certificate.empty() && shared_keys.empty(); }
 };

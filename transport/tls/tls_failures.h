@@ -1,4 +1,5 @@
-// Reports a failure of TLS with a client: counts it by its cause, and logs a line.
+// Reports a failure of TLS with a client: counts it, and logs a line if the log's limit permits. A
+// failed handshake counts by its cause; any later failure counts as broken_records.
 #pragma once
 
 #include "platform/log_limit.h"

@@ -26,8 +26,9 @@ using TlsPointer = std::unique_ptr<Object, TlsDelete<kFree>>;
 // memory, or other code had used the library before. Threads: any.
 [[nodiscard]] bool prepare_tls_library() noexcept;
 
-// Returns the library's last failure on this thread, and clears it: a number (0: none), which has a
-// static text.
+// Returns the number of a failure that the library reported on this thread, and clears all of them;
+// 0: none. If there are several, it returns the first that TLS itself reported, else the first.
+// tls_error_text() returns the number's static text.
 unsigned long take_tls_error() noexcept;
 const char* tls_error_text(unsigned long error) noexcept;
 

@@ -28,7 +28,8 @@ namespace bedplate {
 // Why a session ended early.
 enum class TlsFailure : uint8_t {
   kNone,
-  kProtocol,     // the peer sent no TLS or altered data, or renegotiates for ever
+  // The peer sent no TLS or altered data, renegotiated, or changed its keys too often.
+  kProtocol,
   kCredentials,  // an unknown certificate or key, or no cipher in common
   kRefused,      // the peer rejects our credentials
   kMemory,       // the memory limit of the credentials' owner is reached
@@ -77,7 +78,8 @@ class TlsSession {
   std::span<std::byte> input_room() const noexcept {
     return input_begin_ == input_end_ ? input_ : std::span<std::byte>();
   }
-  // Tells that `bytes` have arrived there; 0: the peer has closed.
+  // Tells that `bytes` have arrived there; 0: the peer has closed. Requires: input_room() is not
+  // empty; 0 was not told before.
   void arrived(size_t bytes) noexcept;
 
   // The bytes to send next; they stay unchanged until sent().
@@ -97,7 +99,7 @@ class TlsSession {
     size_t bytes = 0;
     Outcome outcome = Outcome::kDone;
   };
-  // kMore or kEnded may come with bytes. Requires: is_established().
+  // Any outcome may come with bytes. Requires: is_established().
   Moved read(std::span<std::byte> memory) noexcept;
   // Writes as much of `memory` as the output has space for, in whole records; nothing while the
   // peer is in the middle of a message about its keys (waits_for_input). Requires:
@@ -109,7 +111,8 @@ class TlsSession {
   void close_notify() noexcept;
 
   TlsFailure failure() const noexcept { return failure_; }
-  // The library's reason for the failure, for people; static. Requires: it has failed.
+  // The reason for the failure, for people; static. kMemory: the heap owner's name. Requires: it
+  // has failed.
   const char* failure_text() const noexcept { return failure_text_; }
   // Whether the peer has shown a certificate that one of the authorities signed. Requires:
   // is_established().
