@@ -126,7 +126,7 @@ CASES = {
     "control_group_that_is_not_there": lambda box: (
         2, "no-such-group", small(box, control={"group": "no-such-group"})),
     "token_that_is_not_there": lambda box: (
-        1, "No such file or directory; make it", token(box, box.path("nothing"))),
+        1, "No such file or directory; create it", token(box, box.path("nothing"))),
     "token_that_is_short": lambda box: (
         1, "it has 3 bytes", token(box, secret(box, "short", "abc\n"))),
     "token_that_is_a_fifo": lambda box: (1, "it is not a regular file", token(box, fifo(box))),

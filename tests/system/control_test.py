@@ -134,7 +134,7 @@ def says_what_is_wrong(box):
     expect_in("there is no such method", said.stderr, "what ctl says")
     expect_in("a parameter is KEY=VALUE, not owner", ctl(box, appliance, "counters", "owner",
                                                          expect_code=2).stderr, "of its usage")
-    expect_in("has its configuration [control]?",
+    expect_in("start it with [control] in its configuration",
               ctl(box, appliance, "ping", "--name", "none", expect_code=1).stderr, "without a socket")
 
 

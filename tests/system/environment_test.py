@@ -123,7 +123,7 @@ def system_files_are_missing(box, missing):
     if box.run("unshare", "-m", "true", expect_code=None).returncode != 0:
         raise Skip("this user may not make a mount namespace")
     said = refused(box, "unshare", "-m", "sh", "-c", script, "sh", missing, BEDPLATE, config)
-    expect_in(f"looking for {missing}/", said, "the message")
+    expect_in(f"checking {missing}/", said, "the message")
     expect_in(f" {missing}\n", said, "the cure")
 
 

@@ -60,7 +60,7 @@ def an_empty_machine_has_a_reason_for_everything(_):
     machine = machine_of({})
     expect(hardware.describe(machine)[0], "RDMA: none", "what it says")
     reasons = {step.reason for step in hardware.plan_steps(machine, "build")}
-    expect(reasons, {"no RDMA port that is up", "one NUMA node", "no page of 1 GiB is free"},
+    expect(reasons, {"no RDMA port that is up", "there is only one NUMA node", "no page of 1 GiB is free"},
            "why nothing runs")
     for step in hardware.plan_steps(machine_of(DOWN), "build"):
         expect_true(step.reason, f"{step.name} is skipped where the port is down")
