@@ -36,6 +36,8 @@ int main(int count, char** words) {
   while (!is_over && (peer = bp_find_member(words[3])) < 0) bp_wait(self, kWaitMs);
   bp_endpoint* endpoint = bp_connect(self, (unsigned)peer);
   if (endpoint == NULL) return fail();
+  printf("connected to %s\n", words[3]);
+  fflush(stdout);
   for (int sent = 0; (sent < kRounds || heard < kRounds) && !is_over;) {
     char text[64];
     const int bytes = snprintf(text, sizeof text, "%s says hello %d", words[2], sent);

@@ -46,6 +46,8 @@ int main(int count, char** words) {
   while (!is_over && (peer = self.find_member(words[3])) == UINT32_MAX) messenger.wait(kWaitNs);
   auto endpoint = messenger.connect({peer});
   if (!endpoint.ok()) return fail(endpoint.error());
+  std::printf("connected to %s\n", words[3]);
+  std::fflush(stdout);
   for (int sent = 0; (sent < kRounds || heard < kRounds) && !is_over;) {
     char text[64];
     const int bytes = std::snprintf(text, sizeof text, "%s says hello %d", words[2], sent);

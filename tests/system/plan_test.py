@@ -23,7 +23,7 @@ REFUSALS = {
     "three_entries": ([*MESH, "4", "--entries", "3"],
                       "entries is 3; entries may be 2..32768, a power of two"),
     "eager": ([*LAZY, "4", "--eager", "8192"], "eager_bytes may be 64..8191"),
-    "eager_region": ([*MESH, "4", "--eager", "64"], "eager_count must be 192 at least"),
+    "eager_region": ([*MESH, "4", "--eager", "64"], "eager_bytes times eager_count must be at least 192"),
     "eager_count": ([*LAZY, "4", "--eager-count", "0"], "eager_count may be 1..32"),
     "boxes": ([*LAZY, "4", "--boxes", "1048577"], "boxes may be 0..1048576"),
     "box_bytes": ([*LAZY, "4", "--box-bytes", "512"], "box_bytes may be 1024..65536"),
