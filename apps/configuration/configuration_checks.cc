@@ -34,7 +34,7 @@ void check_group(ReadTable& table, GroupSettings& group) {
   }
   table.refuse_keys({"multi_threaded"}, "has no meaning in the layout \"lazy\"",
                     "leave it out, or set layout = \"mesh\"");
-  if (!table.has("boxes")) shape.box_count = default_box_count(shape.member_count);
+  if (!table.has("boxes")) shape.box_count = default_box_count(group.member_count);
 }
 
 void check_process(ReadTable& table, ProcessSettings& process) {
@@ -93,12 +93,16 @@ void check_pool(ReadTable& file, const PoolSettings& pool) {
 }
 
 // The spare places of each process are members of its group.
+// Called for each value that is tried, so it adds to what is configured.
 void add_spare_members(Configuration& all) {
+  for (GroupSettings& group : all.groups) group.spare_count = 0;
   for (const ProcessSettings& process : all.processes) {
     if (!process.trusted || process.group >= all.groups.size()) continue;
     GroupSettings& group = all.groups[process.group];
     group.spare_count += process.spare_count * process.members;
-    group.shape.member_count += process.spare_count * process.members;
+  }
+  for (GroupSettings& group : all.groups) {
+    group.shape.member_count = group.member_count + group.spare_count;
   }
 }
 

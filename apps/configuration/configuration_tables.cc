@@ -132,7 +132,7 @@ static void describe(ConfigurationTable& table, GroupSettings& settings) {
   table.choice("layout", &settings.shape.kind, kLayouts)
       .help("`lazy`: one FIFO for each member, and fast boxes for pairs that exchange many "
             "messages; `mesh`: a lane for each pair.");
-  table.integer("members", &settings.shape.member_count, 1, kMemberCountMax)
+  table.integer("members", &settings.member_count, 1, kMemberCountMax)
       .required()
       .help("The most members at once, including the owner of the pool.");
   table.integer("entries", &settings.shape.entry_count, 2, 32768)

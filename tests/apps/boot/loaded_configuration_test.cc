@@ -105,4 +105,29 @@ TEST(LoadedConfiguration, ChecksAcrossKeysAreAskedAgain) {
   CHECK(loaded.check().empty());
 }
 
+// Members of processes come on top of the configured ones, once, however often values are tried.
+TEST_GROUP(LoadedGroups){};
+
+TEST(LoadedGroups, HaveTheSameMembersAtEachCheck) {
+  LoadedConfiguration loaded;
+  std::vector<Error> problems;
+  CHECK(loaded.parse("[appliance]\nname = \"a\"\n[pool]\nbytes = \"256 MiB\"\n"
+                     "[[shard]]\nname = \"main\"\ncpu = 0\n"
+                     "[[group]]\nname = \"g\"\nmembers = 4\n"
+                     "[[process]]\nname = \"p\"\ngroup = \"g\"\nspare_count = 2\n",
+                     "f", {}, &problems));
+  CHECK(problems.empty());
+  const GroupSettings& group = loaded.configuration().groups[0];
+  const uint32_t boxes = group.shape.box_count;
+  CHECK_EQUAL(2, group.spare_count);
+  CHECK_EQUAL(6, group.shape.member_count);
+  for (const NumberKey& key : loaded.number_keys()) {
+    if (key.text() == "group[g].members") key.key->set_number(5);
+  }
+  for (int i = 0; i < 3; ++i) CHECK(loaded.check().empty());
+  CHECK_EQUAL(2, group.spare_count);
+  CHECK_EQUAL(7, group.shape.member_count);
+  CHECK(group.shape.box_count >= boxes);
+}
+
 }  // namespace bedplate
