@@ -123,7 +123,7 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
             "`\"pool/image\"` ([Ceph](nbd.md#ceph)).");
   table.integer("rbd_timeout_s", &settings.rbd_timeout_s, 1, 600)
       .otherwise("`timeout_s` of [blockd.ceph]")
-      .help("How long opening this image may take.");
+      .help("How long its monitors, and then the mapping of this image, may take.");
   table.size("buffer_bytes", &settings.queue.buffer_bytes, kBufferBytesMin, 64 * kGiB)
       .rule(Rule::kMultipleOf4KiB)
       .help("Memory for data in transit between the store and clients; a volume in memory needs "
@@ -155,8 +155,9 @@ static void describe(ConfigurationTable& table, CephSettings& settings) {
       .required()
       .help("The file with the user's key, readable by its owner alone. An image contains it.");
   table.integer("timeout_s", &settings.timeout_s, 1, 600)
-      .help("How long opening a volume's image may take, unless the volume sets its own time; "
-            "after that, boot is refused.");
+      .help(
+          "How long the monitors, and then the mapping, may take, unless a volume sets its own time; "
+          "after that, boot is refused.");
   table.check([&settings](ReadTable& read) { check_cluster(read, settings); });
 }
 

@@ -83,7 +83,7 @@ void describe(CounterTable& table, HeapCounters& c) {
                    "it is nearly exhausted: {free_bytes} of {bytes} are free, and {largest_owner} "
                    "has the most");
   table.gauge("largest_free_bytes", c.largest_free_bytes, "bytes",
-              "The largest request that can be met.");
+              "The longest run of free units of 4 MiB; smaller requests fit into used units, too.");
   table.text("largest_owner", c.largest_owner,
              "The owner with the most heap memory, and how much that is.");
 }

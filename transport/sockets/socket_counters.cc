@@ -37,8 +37,8 @@ void describe(CounterTable& table, SocketCounters& c) {
           "buffer_bytes, or have shorter ones sent");
   table
       .counter("cutting_refusals", c.cutting_refusals, "sockets",
-               "Destinations for which the kernel refused to segment datagrams (GSO), so that "
-               "each is sent by itself.")
+               "Sockets whose datagrams the kernel refused to segment (GSO), so that each is sent "
+               "by itself.")
       .alert_as_it_grows(
           "the kernel does not segment the datagrams of {cutting_refusals} sockets, which costs "
           "time: `ethtool -K DEVICE tx on`, or another device");

@@ -28,14 +28,14 @@ inline void describe(CounterTable& table, TlsCounters& c) {
       .counter("tls_failed_protocol", c.failed_protocol, "handshakes",
                "Failed handshakes: the client does not speak TLS 1.2 or 1.3.")
       .alert_as_it_grows(
-          "{tls_failed_protocol} clients did not speak TLS 1.2 or 1.3 so far: the log names "
-          "them; make them use it");
+          "{tls_failed_protocol} clients did not speak TLS 1.2 or 1.3 so far: the log has the "
+          "reasons; make them use it");
   table
       .counter("tls_failed_credentials", c.failed_credentials, "handshakes",
                "Failed handshakes: the client's key, certificate or ciphers are not accepted.")
       .alert_as_it_grows(
           "{tls_failed_credentials} clients presented keys or certificates that are not "
-          "accepted so far: the log names them; give them valid ones");
+          "accepted so far: the log has the reasons; give them valid ones");
   table
       .counter("tls_failed_refused", c.failed_refused, "handshakes",
                "Failed handshakes: the client refused the server's certificate, key or ciphers.")
