@@ -80,9 +80,9 @@ struct ShardSettings {
 // A trust group with its FIFOs.
 struct GroupSettings {
   std::string name;
-  uint32_t member_count = 0;  // as configured
   GroupShape shape;           // its member_count includes the spare members
   uint32_t spare_count = 0;   // members that replace those of dead processes
+  uint32_t member_count = 0;  // as configured, without the spare members
 };
 
 // A kind of process that may join, and the memory of each such process.
