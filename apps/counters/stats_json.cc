@@ -189,7 +189,7 @@ void StatsJson::write_head(JsonText* json) const noexcept {
   json->begin_object().key("name").text(counters_.appliance()).key("pid");
   json->number(static_cast<uint64_t>(std::max(counters_.pid(), 0)));
   json->key("running").boolean(options_.is_running).key("audit").text(audit_.text);
-  json->key("alerts").begin_array();
+  json->key("signs").begin_array();
 }
 
 void StatsJson::write_alert(uint32_t index, JsonText* json) const noexcept {

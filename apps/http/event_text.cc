@@ -50,7 +50,7 @@ size_t EventText::write(std::span<char> to) noexcept {
   if (part_ == Part::kOver) return 0;
   if (!has_name_) {
     has_name_ = true;
-    const char* name = part_ == Part::kAlerts ? "event:alerts\n"
+    const char* name = part_ == Part::kAlerts ? "event:signs\n"
                        : part_ == Part::kLog  ? "event:log\n"
                                               : "event:metrics\n";
     return put(name, to);

@@ -1,5 +1,5 @@
 // The answer to /events (server-sent events). Each round has all values that the page shows. The
-// data of an event is the answer at the path of the event's name: `alerts`, `log` (in later rounds
+// data of an event is the answer at the path of the event's name: `signs`, `log` (in later rounds
 // only new lines, if any), `metrics`.
 //
 // A round is written in parts, as the client takes them, from the values at that time: a slow

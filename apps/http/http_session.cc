@@ -190,7 +190,7 @@ void HttpSession::answer(const HttpRequest& request) noexcept {
       say(200, kPlain, "ready\n", "", request.is_head);
       return;
     }
-  } else if (request.path == "/alerts") {
+  } else if (request.path == "/signs") {
     say_long(AlertLines(site_->view, LineFormat::kText), kPlain, "", request);
     return;
   } else if (request.path == "/log") {

@@ -123,8 +123,8 @@ bool MetricsText::write_alert(Cursor* cursor, TextWriter* writer) const noexcept
   const uint32_t index = cursor->alert++;
   if (index >= counters_.alert_count()) return false;
   if (index == 0) {
-    writer->text("# HELP bedplate_alert Whether this needs a look: / and bedplate top say why.\n"
-                 "# TYPE bedplate_alert gauge\n");
+    writer->text("# HELP bedplate_sign Whether this needs a look: / and bedplate top say why.\n"
+                 "# TYPE bedplate_sign gauge\n");
   }
   const CounterAlertRecord& alert = counters_.alert(index);
   if (!counters_.is_there(alert.set)) return true;
@@ -132,7 +132,7 @@ bool MetricsText::write_alert(Cursor* cursor, TextWriter* writer) const noexcept
   char subject[3 * sizeof(OwnerName)];
   TextWriter name(subject);
   write_alert_subject(counters_, index, &name);
-  writer->text("bedplate_alert{of=\"").escaped({subject, name.bytes()}, "\\\"");
+  writer->text("bedplate_sign{of=\"").escaped({subject, name.bytes()}, "\\\"");
   writer->text("\",counter=\"")
       .text(CountersView::text(counters_.counter(set, alert.counter).name));
   writer->text(is_raised(counters_, index) ? "\"} 1\n" : "\"} 0\n");

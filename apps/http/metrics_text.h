@@ -7,7 +7,7 @@
 // word of a state or of flags is a label, too, with the value 1 if it holds. A histogram has a
 // bucket for each power of two. Its sum takes the largest value of each finer bucket, so it is at
 // most a sixteenth too large. A text, and a gauge without a current value, have no line.
-// An alert (counter_alerts.h) is bedplate_alert, 1 or 0. The appliance's name is a label of
+// An alert (counter_alerts.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
 // bedplate_appliance_info, and its age is bedplate_appliance_uptime_seconds: the difference of two
 // texts is the time between them, whatever delay each had on its way. For the status page, comments
 // say which counters are seen at a glance (counter_table.h); OpenMetrics does not allow them.

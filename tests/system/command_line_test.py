@@ -370,8 +370,8 @@ def every_description_of_counters_is_looked_at(box):
            "descriptions that counter_troubles_test.cc does not look at")
     told = {counter["counter"]: counter
             for counter in json.loads(box.bedplate("counters", "--json").stdout)}
-    expect_in("{refused}", told["heap_owner.OWNER.refused"]["alert"], "an alert")
-    expect(told["source.SHARD.PART.stalls"]["no_alert"], "the shard's stalls count them",
+    expect_in("{refused}", told["heap_owner.OWNER.refused"]["sign"], "an alert")
+    expect(told["source.SHARD.PART.stalls"]["no_sign"], "the shard's stalls count them",
            "why one is none")
     demo = os.path.join(REPOSITORY, "apps/demo.toml")
     columns = {counter["counter"]: counter.get("column")

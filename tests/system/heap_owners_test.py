@@ -99,7 +99,7 @@ def operators_are_answered_while_the_heap_is_full(box):
     expect_in("heap:reserve", eater.ask("plan"), "the plan")
     expect_in("serving", eater.ask("services"), "the services")
     eater.ask("log.set", "level=debug")
-    for target in ("/healthz", "/readyz", "/metrics", "/", "/stats.json", "/log", "/alerts"):
+    for target in ("/healthz", "/readyz", "/metrics", "/", "/stats.json", "/log", "/signs"):
         status, text = eater.page(target)
         expect((target, status, bool(text)), (target, 200, True), "a page")
     expect_in("bedplate_heap_owner_used_bytes", eater.page("/metrics")[1], "the metrics")

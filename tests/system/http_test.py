@@ -161,7 +161,7 @@ def events_come_each_second(box):
     listen."""
     appliance, port = start(box, max_connections=4)
     listener, second = Listener(box, port), Listener(box, port)
-    expect([listener.event()[0] for _ in range(3)], ["alerts", "log", "metrics"], "the first round")
+    expect([listener.event()[0] for _ in range(3)], ["signs", "log", "metrics"], "the first round")
     box.run("nbdcopy", box.write("image", os.urandom(8 * MIB)), appliance.uri())
 
     def written():
@@ -210,7 +210,7 @@ def the_page_shows_what_is_going_on(box):
     expect_in("<td>64 MiB</td>", shown, "the volume among the owners")
     expect_true(re.search(r'blockd_write_seconds_count</span></th><td>\d+</td>', shown) is not None,
                 f"how many writes there were is a number, not a time:\n{shown}")
-    expect_in('id="alerts" aria-label="What needs a look"></ul>', shown, "nothing is wrong")
+    expect_in('id="signs" aria-label="What needs a look"></ul>', shown, "nothing is wrong")
     expect_in("pool of 256 MiB sealed\n", shown, "the log")
 
 
@@ -224,7 +224,7 @@ def the_page_asks_where_no_events_come(box):
         threading.Thread(target=listener.read_all, daemon=True).start()
     browser = Browser(box, f"http://127.0.0.1:{port}/")
     browser.wait("now && before && !isLive && document.getElementById('log').textContent", "numbers")
-    browser.wait("document.getElementById('alerts').textContent"
+    browser.wait("document.getElementById('signs').textContent"
                  ".includes('requests were answered with an error')", "what is refused")
 
 

@@ -53,19 +53,19 @@ class Views:
 
     def alerts(self):
         return "".join(line + "\n" for line in self.metrics().splitlines()
-                       if line.startswith("bedplate_alert{"))
+                       if line.startswith("bedplate_sign{"))
 
     def expect_seen(self, alert, *words):
         """Checks that the alert is in /metrics, and that all tools show the words, which name the
         culprit."""
-        wait_for(lambda: f"bedplate_alert{{{alert}}} 1\n" in self.alerts(), f"the alert of {alert}")
+        wait_for(lambda: f"bedplate_sign{{{alert}}} 1\n" in self.alerts(), f"the alert of {alert}")
         shown = {"top": self.top(), "the page": self.page(), "doctor": "\n".join(self.doctor()),
-                 "/alerts": get(self.port, "/alerts")[1]}
+                 "/signs": get(self.port, "/signs")[1]}
         for view, text in shown.items():
             for word in words:
                 expect_in(word, text, f"what {view} says")
         said = json.loads(self.named("top", "--once", "--json", "--interval", "0.1"))
-        told = " ".join(f"{one['of']}: {one['says']}" for one in said["appliances"][0]["alerts"])
+        told = " ".join(f"{one['of']}: {one['says']}" for one in said["appliances"][0]["signs"])
         for word in words:
             expect_in(word, told, "what top --json says")
         expect_true(all(line.startswith("warning") for line in self.doctor()), "doctor warns")

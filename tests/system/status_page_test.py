@@ -164,12 +164,12 @@ def it_can_be_read_on_a_narrow_screen(box):
                 "the page is no wider than the screen")
     expect(browser.value(CUT_OFF), [], "tables of which something is cut off")
     expect(browser.value(BROKEN_WORDS), [], "names that break inside a word")
-    order = browser.value("[...document.querySelectorAll('h1, #state, #alerts, h2')]"
+    order = browser.value("[...document.querySelectorAll('h1, #state, #signs, h2')]"
                           ".filter((each, i, all) => !i || "
                           "all[i - 1].compareDocumentPosition(each) & 4)"
                           ".map(each => each.id || each.textContent)")
     expect(order[1:],
-           ["state", "alerts", "Services", "Memory", "Shards", "All counters", "log-title"],
+           ["state", "signs", "Services", "Memory", "Shards", "All counters", "log-title"],
            "what comes after what")
     fold = browser.value("document.querySelector('#now td').getBoundingClientRect().bottom")
     expect_true(fold < 300, f"what services do is to be seen at once: {fold}")

@@ -179,4 +179,4 @@ def shape_of(seen):
     """The names of all values in it, without the keys that differ each time."""
     if not isinstance(seen, dict):
         return None
-    return {key: shape_of(value) for key, value in seen.items() if key not in ("path", "alerts")}
+    return {key: shape_of(value) for key, value in seen.items() if key not in ("path", "signs")}

@@ -118,7 +118,7 @@ def what_a_silent_leg_drops_is_said(box):
 
     def is_said():
         out.sendto(bytes([0x47]) * 1472, ("127.0.0.1", port))  # ffmpeg's default size
-        alerts = [alert for alert in relay.stats()["alerts"]
+        alerts = [alert for alert in relay.stats()["signs"]
                   if alert["of"] == "tsrelay legs news/0"]
         return "pkt_size=1316" in relay.log_text() and len(alerts) >= 2 and alerts
 

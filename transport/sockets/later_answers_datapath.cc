@@ -36,16 +36,16 @@ void LaterAnswer::move_to(StreamReplies& replies, uint64_t now_ns) const noexcep
   if (time_ns_ != nullptr) replies.answered_after(now_ns - received_ns_, *time_ns_, kind_);
 }
 
-LaterAnswers::LaterAnswers(StreamSession& session, std::span<LaterAnswer> all,
-                           AnswerOrder order) noexcept
-    : all_(all), order_(order) {
-  for (LaterAnswer& each : all) {
+void LaterAnswers::make_spare(StreamSession& session) noexcept {
+  is_prepared_ = true;
+  for (LaterAnswer& each : all_) {
     each.session_ = &session;
     spare_.push(each);
   }
 }
 
 bool LaterAnswers::is_valid() const noexcept {
+  if (!is_prepared_) return held_ == nullptr && waiting_count_ == 0 && queue_.is_empty();
   size_t counts[4] = {};
   for (const LaterAnswer& each : all_) ++counts[static_cast<size_t>(each.state_)];
   const auto count_of = [&](LaterAnswer::State state) {

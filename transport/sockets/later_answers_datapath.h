@@ -95,8 +95,16 @@ enum class AnswerOrder : uint8_t {
 // is finished. queue_ has the finished ones and, in the order of requests, the waiting ones.
 class LaterAnswers {
  public:
-  // Ownership: both outlive it.
-  LaterAnswers(StreamSession& session, std::span<LaterAnswer> all, AnswerOrder order) noexcept;
+  // Ownership: `all` outlives it. It may be constructed later than this: prepare() is the first
+  // function that touches it.
+  LaterAnswers(std::span<LaterAnswer> all, AnswerOrder order) noexcept
+      : all_(all), order_(order), is_prepared_(all.empty()) {}
+
+  // Makes all of them spare answers of `session`, which outlives this. Called before the first
+  // step; further calls do nothing.
+  void prepare(StreamSession& session) noexcept {
+    if (BP_UNLIKELY(!is_prepared_)) make_spare(session);
+  }
 
   // From now on `waiting` also counts its waiting answers; several sessions may share it.
   void count_in(Counter* waiting) noexcept { counter_ = waiting; }
@@ -131,12 +139,14 @@ class LaterAnswers {
 
  private:
   bool is_in_order() const noexcept { return order_ == AnswerOrder::kOfRequests; }
+  void make_spare(StreamSession& session) noexcept;
   void hold(uint64_t received_ns) noexcept;
   void end_hold() noexcept;
   void count(uint32_t waiting) noexcept;
 
   const std::span<LaterAnswer> all_;
   const AnswerOrder order_;
+  bool is_prepared_;
   FreeList<&LaterAnswer::next_> spare_;
   TailQueue<&LaterAnswer::next_> queue_;
   LaterAnswer* held_ = nullptr;

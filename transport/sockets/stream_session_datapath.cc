@@ -69,6 +69,7 @@ void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
 
 void StreamSession::run(uint64_t now_ns) noexcept {
   BP_DCHECK(!is_running_);
+  later_.prepare(*this);
   is_running_ = true;
   is_starved_ = false;
   send_finished(now_ns);

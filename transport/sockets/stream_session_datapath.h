@@ -59,7 +59,7 @@ class StreamSession {
   // has at least 2 * kStepTextBytes.
   StreamSession(std::span<char> input, std::span<char> output, std::span<LaterAnswer> later = {},
                 AnswerOrder order = AnswerOrder::kOfRequests) noexcept
-      : input_(input), replies_(output), later_(*this, later, order) {}
+      : input_(input), replies_(output), later_(later, order) {}
   // The stations of the records that trace_to() writes. All requests that one send answers pass
   // them together. `sent`: the socket needs no more of these bytes: it has sent them all, or the
   // peer has gone.

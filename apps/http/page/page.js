@@ -266,11 +266,11 @@ function showRest() {
     rest.replaceChildren(...shown);
   }
 }
-let alertCount = by("alerts").children.length;
+let alertCount = by("signs").children.length;
 function showAlerts(text) {
   const lines = text.split("\n").filter(line => line);
   alertCount = lines.length;
-  by("alerts").replaceChildren(...lines.map(line => element("li", line, {className: "bad"})));
+  by("signs").replaceChildren(...lines.map(line => element("li", line, {className: "bad"})));
 }
 let steadyCount = 0;  // consecutive updates in which this clock and the appliance's agreed
 function showNumbers(text) {
@@ -310,7 +310,7 @@ function tellState(isReady) {
 async function look() {
   const headers = token ? {Authorization: "Bearer " + token} : {};
   try {
-    const paths = ["/metrics", "/readyz", "/alerts", "/log"];
+    const paths = ["/metrics", "/readyz", "/signs", "/log"];
     const [numbers, ready, alerts, log] = await Promise.all(
       paths.map(path => fetch(path, {headers, cache: "no-store"})));
     by("ask").hidden = numbers.status !== 401;
@@ -355,7 +355,7 @@ function listen() {
   const lines = [];
   source = new EventSource("/events");
   source.onerror = quiet;
-  source.addEventListener("alerts", event => showAlerts(event.data));
+  source.addEventListener("signs", event => showAlerts(event.data));
   source.addEventListener("log", event => {
     lines.push(...event.data.split("\n"));
     lines.splice(0, lines.length - 200);

@@ -46,8 +46,8 @@ JsonValue to_json(const std::vector<CounterSet>& sets) {
                         {"kind", to_text(counter.kind)},
                         {"unit", counter.unit},
                         {"help", counter.help}};
-      if (!counter.alert.says.empty()) told["alert"] = counter.alert.says;
-      if (!counter.alert.why_none.empty()) told["no_alert"] = counter.alert.why_none;
+      if (!counter.alert.says.empty()) told["sign"] = counter.alert.says;
+      if (!counter.alert.why_none.empty()) told["no_sign"] = counter.alert.why_none;
       if (!counter.column.empty()) told["column"] = counter.column;
       json.push_back(std::move(told));
     }

@@ -44,7 +44,7 @@ JsonValue top_json(const TopAppliance& appliance) {
                     {"pid", appliance.now->pid()},
                     {"running", appliance.is_running},
                     {"seconds", appliance.seconds()}};
-  json["alerts"] = alerts_json(*appliance.now);
+  json["signs"] = alerts_json(*appliance.now);
   for (const SetChange& change : appliance.changes()) {
     JsonValue& object = object_of(*change.set, &json);
     for (const auto& [label, value] : change.set->labels) object[label] = value;

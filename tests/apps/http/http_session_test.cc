@@ -213,7 +213,7 @@ TEST(HttpSession, EventsComeInRounds) {
   std::string text = said(ask + get("/healthz"), 1000);
   STRCMP_CONTAINS("Content-Type: text/event-stream\r\n", text.c_str());
   text = text.substr(text.find("\r\n\r\n") + 4);
-  CHECK(text.starts_with("event:alerts\ndata:\n\nevent:log\ndata:"));
+  CHECK(text.starts_with("event:signs\ndata:\n\nevent:log\ndata:"));
   const std::string mark = "data:a line & another\n\nevent:metrics\n";
   const size_t begin = text.find(mark) + mark.size();
   CHECK(begin > mark.size() && text.ends_with("\n\n"));
