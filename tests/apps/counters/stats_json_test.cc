@@ -73,7 +73,7 @@ TEST(StatsJson, EachKindAtItsPosition) {
   box.client.set("10.0.0.7\n\xff");
   const std::string expected =
       "{\"name\":\"a\",\"pid\":" + std::to_string(getpid()) +
-      ",\"running\":true,\"audit\":\"!\",\"alerts\":[],"
+      ",\"running\":true,\"audit\":\"!\",\"signs\":[],"
       "\"box\":{\"x\":{\"backend\":\"a \\\"b\\\"\",\"level\":null,\"is_open\":true,\"mode\":\"on\","
       "\"flags\":\"a 4\","
       "\"wait_ns\":{\"count\":1,\"p50\":10,\"p90\":10,\"p99\":10,\"p999\":10,\"max\":10},"
@@ -84,7 +84,7 @@ TEST(StatsJson, EachKindAtItsPosition) {
   // The layout for people has the same content.
   const std::string lines = all(running.file.view(), {.layout = JsonLayout::kLines});
   STRCMP_EQUAL(without_spaces(expected).c_str(), without_spaces(lines).c_str());
-  STRCMP_CONTAINS(",\n  \"alerts\": [],\n  \"box\": {\n    \"x\": {\n      \"backend\": \"a",
+  STRCMP_CONTAINS(",\n  \"signs\": [],\n  \"box\": {\n    \"x\": {\n      \"backend\": \"a",
                   lines.c_str());
   CHECK(lines.ends_with("\"lost\": 0\n        }\n      }\n    }\n  }\n}\n"));
 }
