@@ -114,7 +114,7 @@ TEST(LoadedGroups, HaveTheSameMembersAtEachCheck) {
   CHECK(loaded.parse("[appliance]\nname = \"a\"\n[pool]\nbytes = \"256 MiB\"\n"
                      "[[shard]]\nname = \"main\"\ncpu = 0\n"
                      "[[group]]\nname = \"g\"\nmembers = 4\n"
-                     "[[process]]\nname = \"p\"\ngroup = \"g\"\nspare_count = 2\n",
+                     "[[process]]\nname = \"p\"\nuser = \"root\"\ngroup = \"g\"\nspare_count = 2\n",
                      "f", {}, &problems));
   CHECK(problems.empty());
   const GroupSettings& group = loaded.configuration().groups[0];
