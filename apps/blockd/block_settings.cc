@@ -155,9 +155,8 @@ static void describe(ConfigurationTable& table, CephSettings& settings) {
       .required()
       .help("The file with the user's key, readable by its owner alone. An image contains it.");
   table.integer("timeout_s", &settings.timeout_s, 1, 600)
-      .help(
-          "How long the monitors, and then the mapping, may take, unless a volume sets its own time; "
-          "after that, boot is refused.");
+      .help("How long monitors, and then the mapping, may take, unless a volume sets its own time; "
+            "after that, boot is refused.");
   table.check([&settings](ReadTable& read) { check_cluster(read, settings); });
 }
 

@@ -173,36 +173,6 @@ TEST(NvmeQueuePair, ACommandThatHasTheIdOfOneThatWasLateIsNotAborted) {
   LONGS_EQUAL(1, rig.counters.aborts.read());
 }
 
-// The late command ends while its abort is in progress.
-TEST(NvmeQueuePair, NoCommandGetsTheIdOfOneThatIsBeingAborted) {
-  CHECK(rig.start());
-  rig.turn(10);
-  rig.drive.holds_io = rig.drive.holds_admin = rig.drive.aborts = true;
-  NvmeAsked late, next;
-  rig.begin(late, NvmeAction::kRead, 0, 1);
-  rig.turn(1020);
-  LONGS_EQUAL(1, rig.queue_counters[0].timeouts.read());
-  rig.drive.release_of(1);
-  rig.turn(1);
-  CHECK(late.is_done());
-  LONGS_EQUAL(0, late.outcome);
-  rig.begin(next, NvmeAction::kRead, 0, 1);
-  rig.turn(2);  // the drive has the command
-  rig.drive.holds_admin = false;
-  rig.drive.release_of(0);  // the abort
-  rig.turn(5);
-  CHECK(!next.is_done());
-  LONGS_EQUAL(0, rig.counters.aborts.read());
-  rig.drive.holds_io = false;
-  rig.drive.release_of(1);
-  rig.turn(2);
-  CHECK(next.is_done());
-  LONGS_EQUAL(0, next.outcome);
-  // The id is free again.
-  for (int i = 0; i < 3; ++i) expect_served(0);
-  CHECK(rig.pair(0).queue().withheld() == NvmeQueue::kNone);
-}
-
 TEST(NvmeQueuePair, TheControlIsAskedToLookAtWhatIsLate) {
   CHECK(rig.start());
   rig.turn(10);
