@@ -244,7 +244,8 @@ echo == check; /places check /tmp/a.toml 2>&1; echo == check $?
                      r"a by verbs, since self: this is main: echo 7, lent, put, get, add: good$")
     refused = ("Permission denied; make it readable and writable for the user that the appliance "
                "runs as")
-    guest.expect(rf"^== check\nbedplate: opening /dev/infiniband/rdma_cm, by which .*: {refused}\n"
+    guest.expect(r"^== check\nbedplate: opening /dev/infiniband/rdma_cm, which \[verbs\] connect = "
+                 rf'"rdma_cm" needs: {refused}\n'
                  rf"bedplate: opening /dev/infiniband/uverbs1: {refused}\n== check 1$")
 
 

@@ -19,7 +19,7 @@
  * code: transport/shm/queue/inbound_boxes_datapath.cc: idle->acknowledge();
  * code: transport/shm/queue/inbound_boxes_datapath.cc: if (!path.is_open() || path.box_index() != box) return;
  * code: transport/shm/queue/inbound_boxes_datapath.cc: if (!from.path().is_open()) return nullptr;
- * code: transport/shm/queue/inbound_boxes_datapath.cc: if (place_->segment().writes_no_more(member)) set_free(
+ * code: transport/shm/queue/inbound_boxes_datapath.cc: if (group_->segment().writes_no_more(member)) set_free(
  * code: transport/shm/endpoint/shm_provider.cc: if (endpoint.path().must_return_box()) endpoint.path().settle();
  * code: transport/shm/queue/box_receiver_datapath.h: if (is_wanted_back_) consumer_.acknowledge();
  * code: transport/shm/queue/box_receiver_datapath.h: poll(dispatch, kFastBoxSlotCountMax);

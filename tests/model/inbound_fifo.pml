@@ -32,7 +32,7 @@
  * code: transport/shm/queue/inbound_fifo_datapath.h: word, pack_slot(lap, claimed_slot(claim.sender, state)), std::memory_order_acq_rel);
  * code: transport/shm/queue/fifo_sender_datapath.h: if (BP_UNLIKELY(!fifo_.publish(claim, header))) continue;
  * code: transport/shm/queue/fifo_receiver_datapath.cc: if (!is_claim(claim, ClaimState::kHeld)) return ClaimEnd::kPassed;
- * code: transport/shm/queue/fifo_receiver_datapath.cc: const bool may_publish = may_write && !place_->has_died(claim.sender);
+ * code: transport/shm/queue/fifo_receiver_datapath.cc: const bool may_publish = may_write && !group_->has_died(claim.sender);
  * code: transport/shm/queue/fifo_receiver_datapath.cc: if (may_publish && !is_overdue(is_awaited)) return ClaimEnd::kWait;
  * code: transport/shm/queue/fifo_receiver_datapath.cc: const ClaimState state = may_write ? ClaimState::kRetired : ClaimState::kSkipped;
  * code: transport/shm/queue/fifo_receiver_datapath.cc: if (!fifo_.try_end_claim(tail_, claim, state)) return ClaimEnd::kPublished;
@@ -44,7 +44,7 @@
  * code: transport/shm/queue/fifo_receiver_datapath.cc: if (header.kind == SlotKind::kNone) break;
  * code: transport/shm/queue/fifo_receiver_datapath.h: return tail_ >= drain_until_;
  * code: transport/shm/membership/shm_members.cc: if (view_.is_dead() || !inbox_.is_drained()) return;
- * code: transport/shm/endpoint/shm_dispatch.h: endpoint->generation() == place.members().generation(member)
+ * code: transport/shm/endpoint/shm_dispatch.h: endpoint->generation() == group.members().generation(member)
  * code: transport/shm/membership/group_keeper.cc: if (acknowledged < epoch) return false;
  * code: pinned_pool/join/membership.cc: epoch_.store(next_epoch, std::memory_order_release);
  *
