@@ -174,7 +174,7 @@ def answers_that_come_too_late(machine):
         seen = len(machine.lines)
         cookies = {client.request(nbd.READ, 4096 * i, 512) for i in range(20)}
         machine.expect(rf"the NVMe drive {AT['slow']} neither answers a command nor aborts it: it "
-                       r"is reset, ", after=seen)
+                       r"is being reset, ", after=seen)
         other.verify("meanwhile")
         errors = {client.reply().error for _ in cookies}  # some answers pass the reset
         if not errors <= {0, nbd.EIO}:
