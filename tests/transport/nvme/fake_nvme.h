@@ -127,13 +127,11 @@ class FakeNvme final : public NvmePort {
   }
   // Carries out the held commands of one queue.
   void release_of(uint16_t queue_id) {
-    for (const Held& held : std::exchange(held_, {})) {
-      if (held.queue_id == queue_id) {
-        carry_out(held);
-      } else {
-        held_.push_back(held);
-      }
-    }
+    const auto released = std::stable_partition(
+        held_.begin(), held_.end(), [&](const Held& held) { return held.queue_id != queue_id; });
+    const std::vector<Held> all(released, held_.end());
+    held_.erase(released, held_.end());
+    for (const Held& held : all) carry_out(held);  // an abort looks for its command in held_
   }
   size_t held_count() const { return held_.size(); }
   // Writes a completion, even if there is no such command.
