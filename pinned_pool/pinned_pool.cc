@@ -28,6 +28,7 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kPopulateChunkBytes = 64 * kMiB;
+constexpr int kSizeSeals = F_SEAL_SHRINK | F_SEAL_GROW;
 
 // Makes the system call itself: sanitizers replace mlock by a function that does nothing.
 int lock_pages(const void* address, uint64_t bytes) noexcept {
@@ -81,6 +82,16 @@ int populate(std::byte* address, uint64_t bytes, unsigned thread_count,
   };
   run_in_parallel(bytes > kPopulateChunkBytes ? thread_count : 1, worker);
   return first_errno.load(std::memory_order_relaxed);
+}
+
+// Maps and takes `memory`, which follows the pages of `segment`. Returns 0 or an errno value; then
+// none of it is mapped.
+int take_further_pages(const Segment& segment, std::span<std::byte> memory) noexcept {
+  if (!map_pages(segment, memory)) return errno;
+  int outcome = bind_to_node(memory.data(), memory.size(), segment.node);
+  if (outcome == 0) outcome = populate(memory.data(), memory.size(), 1, nullptr);
+  if (outcome != 0) munmap(memory.data(), memory.size());
+  return outcome;
 }
 
 }  // namespace
@@ -142,11 +153,12 @@ Result<Segment*> PinnedPool::take(const TakeAttempt& attempt, Fd memfd, unsigned
       outcome != 0) {
     return failed(TakeStep::kPopulate, outcome);
   }
-  // The first segment may grow until there is a second one.
+  // The first segment may grow until there is a second one, and a failed growth is undone.
   if (segment_count() == 1) end_growth();
   if (!made.is_private()) {
-    const int seals = F_SEAL_SHRINK | (segment_count() == 0 ? 0 : F_SEAL_GROW);
-    if (fcntl(made.memfd, F_ADD_SEALS, seals) != 0) return failed(TakeStep::kSealFile, errno);
+    if (segment_count() > 0 && fcntl(made.memfd, F_ADD_SEALS, kSizeSeals) != 0) {
+      return failed(TakeStep::kSealFile, errno);
+    }
     struct stat identity = {};
     if (fstat(made.memfd, &identity) != 0) return failed(TakeStep::kLookAtFile, errno);
     made.device = identity.st_dev;
@@ -177,11 +189,8 @@ bool PinnedPool::grow_first_segment(uint64_t bytes) noexcept {
     if (ftruncate(first.memfd, static_cast<off_t>(whole_bytes)) != 0) return false;
   }
   std::byte* const more = first.address + first.bytes;
-  if (!map_pages(first, {more, bytes})) return false;
-  int outcome = bind_to_node(more, bytes, first.node);
-  if (outcome == 0) outcome = populate(more, bytes, 1, nullptr);
-  if (outcome != 0) {
-    munmap(more, bytes);
+  if (const int outcome = take_further_pages(first, {more, bytes}); outcome != 0) {
+    if (!first.is_private()) (void)!ftruncate(first.memfd, static_cast<off_t>(first.bytes));
     errno = outcome;
     return false;
   }
@@ -193,7 +202,7 @@ bool PinnedPool::grow_first_segment(uint64_t bytes) noexcept {
 }
 
 void PinnedPool::end_growth() noexcept {
-  if (segments_[0].has_its_memfd()) fcntl(segments_[0].memfd, F_ADD_SEALS, F_SEAL_GROW);
+  if (segments_[0].has_its_memfd()) fcntl(segments_[0].memfd, F_ADD_SEALS, kSizeSeals);
 }
 
 Result<void> PinnedPool::reserve(const PoolPlan& plan, unsigned thread_count) {

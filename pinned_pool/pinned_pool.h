@@ -1,9 +1,10 @@
 // PinnedPool: all memory of the process that devices and peers may access.
 //
 // Each segment is a memfd, sealed against shrinking and growing, mapped at a fixed address; its
-// pages are taken and locked before any use. (The exception is the heap of a program that shares it
-// with no other process: private memory, which a fork copies; fork_rule.h.) Between reserve and
-// seal services carve their parts. After the seal the layout never changes, and the ways back are
+// pages are taken and locked before any use. (There are two exceptions. Segment 0 may grow until
+// there is a second segment, and gets its seals then. The heap of a program that shares it with no
+// other process is private memory, which a fork copies; fork_rule.h.) Between reserve and seal
+// services carve their parts. After the seal the layout never changes, and the ways back are
 // stopped (no_way_back.h lists them with their stoppers; stoppers() says which are in force). No
 // memory is given back before the process ends: there is no function for it.
 //
@@ -117,8 +118,7 @@ class PinnedPool {
   // so a malloc that found no memory can call this.
   // Requires: not sealed; it is the only segment; whole pages. Threads: one, while no other looks.
   // Returns false, with errno, if the system has no more memory, or if the segment would take more
-  // than half of the pool's range. Then the segment is as before, but its file may be longer and
-  // keep pages: a later call with fewer bytes fails with EPERM, since the file cannot shrink.
+  // than half of the pool's range. Then the segment and its file are as before.
   bool grow_first_segment(uint64_t bytes) noexcept;
 
   // Maps a segment that another process made, at the address that it has there. `offered` is not

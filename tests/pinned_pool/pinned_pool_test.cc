@@ -404,8 +404,10 @@ TEST(PinnedPool, TheFirstSegmentGrowsInPlaceUntilThereIsAnother) {
   CHECK(pool->is_valid());
   const Segment& second = create("second", 4 * kMiB);
   POINTERS_EQUAL(first.address + kRegionBytes, second.address);
-  CHECK((fcntl(first.memfd, F_GET_SEALS) & F_SEAL_GROW) != 0);
+  LONGS_EQUAL(F_SEAL_SHRINK | F_SEAL_GROW,
+              fcntl(first.memfd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW));
   LONGS_EQUAL(-1, ftruncate(first.memfd, 16 * kMiB));
+  LONGS_EQUAL(-1, ftruncate(first.memfd, 4 * kMiB));
 }
 
 TEST(PinnedPool, TheFirstSegmentStaysAsItIsWhereItCannotGrow) {
@@ -416,6 +418,10 @@ TEST(PinnedPool, TheFirstSegmentStaysAsItIsWhereItCannotGrow) {
   CHECK_FALSE(pool->grow_first_segment(8 * kMiB));
   LONGS_EQUAL(EEXIST, errno);
   CHECK_EQUAL(4 * kMiB, first.bytes);
+  struct stat file = {};
+  LONGS_EQUAL(0, fstat(first.memfd, &file));
+  CHECK_EQUAL(4 * kMiB, static_cast<uint64_t>(file.st_size));
+  CHECK(pool->grow_first_segment(4 * kMiB));  // fewer bytes fit
   munmap(obstacle, 4096);
   CHECK(pool->grow_first_segment(8 * kMiB));
   CHECK(pool->is_valid());
