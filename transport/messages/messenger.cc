@@ -139,6 +139,7 @@ uint32_t Messenger::send_answers() noexcept {
     if (status == SendStatus::kAgain) answers_[left++] = answers_[i];
   }
   answer_count_ = left;
+  if (left < before) room_wait_.begin();
   return before - left;
 }
 
@@ -191,8 +192,8 @@ void Messenger::take_back(RoomCall& room) noexcept {
 
 // Calls each waiting caller at most once: those without space, and those that ask again, go to the
 // end. Only callers that do not ask again count as work, so that a loop in which nobody makes
-// progress sleeps. A caller that asks again has tried, and may have filled a queue: the waiting
-// time starts anew.
+// progress sleeps. The waiting time starts anew when a caller is called: if it asks again, it has
+// tried, and may have filled a queue (notify_room).
 uint32_t Messenger::call_rooms() noexcept {
   const uint32_t before = room_count_;
   ++room_round_;
@@ -206,8 +207,9 @@ uint32_t Messenger::call_rooms() noexcept {
       append(to, room);
     }
   }
-  if (rooms_ != nullptr) room_wait_.begin();
-  return before > room_count_ ? before - room_count_ : 0;
+  if (room_count_ >= before) return 0;
+  room_wait_.begin();
+  return before - room_count_;
 }
 
 uint32_t Messenger::poll(uint32_t budget) noexcept {

@@ -3,8 +3,7 @@
 // A peer that empties its full queue rings no bell, so the shard looks. The pause before each look
 // is the time since begin(), but at least kLookMinNs and at most kLookMaxNs. So the shard notices
 // space after at most twice the time that the space took to appear, or after kLookMinNs. A peer
-// that never reads, as an untrusted one may choose, costs little. Messenger::notify_room gains
-// nothing from this: the messenger calls begin() in each poll, so it looks every kLookMinNs.
+// that never reads, as an untrusted one may choose, costs little.
 #pragma once
 
 #include <algorithm>

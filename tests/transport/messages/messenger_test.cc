@@ -192,6 +192,28 @@ TEST(Messenger, RoomIsToldOnceAPollAndMayBeAskedForAgainWithinTheCall) {
   LONGS_EQUAL(4, first.count);
 }
 
+// A peer that never reads costs a look every 50 ms: the pause grows from poll to poll.
+TEST(Messenger, LooksForRoomMoreAndMoreSeldomWhileThereIsNone) {
+  GroupRig rig(shape);
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  Endpoint& peer = a.to(1);
+  while (peer.am_send(9, {}) == SendStatus::kDone) continue;
+  Room room;
+  a.messenger.notify_room(peer, room);
+  const auto is_seldom = [&] { return a.messenger.sleep_max_ns() == RoomWait::kLookMaxNs; };
+  CHECK(test::eventually(is_seldom));
+  a.messenger.poll(16);
+  CHECK(is_seldom());
+  LONGS_EQUAL(0, room.count);
+  for (int i = 0; i < 100 && room.count == 0; ++i) {
+    b.messenger.poll(16);
+    a.messenger.poll(16);
+  }
+  LONGS_EQUAL(1, room.count);
+  CHECK(a.messenger.sleep_max_ns() == PollSource::kUnlimitedNs);
+}
+
 // A peer dies while a caller waits for room there: the call comes, and the next send returns kGone.
 TEST(Messenger, ThoseWhoWaitForRoomAreToldOfADeath) {
   GroupRig rig(shape);
