@@ -323,11 +323,14 @@ typedef struct bp_number_query {
   void* context; /* for `answered` */
 } bp_number_query;
 /* Asks for the number of the peer's message "SERVICE.MESSAGE". Returns the same as bp_am_send, and
- * BP_TOO_LONG for a name over 47 bytes. An answer comes only after BP_DONE. */
+ * BP_TOO_LONG for a name over 47 bytes. An answer comes only after BP_DONE. None comes if the peer
+ * dies, or if it drops the question because 16 of its answers wait for space in this member's queue
+ * already, or 64 in all queues. */
 bp_status bp_ask_number(bp_member* self, bp_endpoint* peer, const char* name,
                         bp_number_query* query);
 /* Cancels the query: `answered` is not called any more, and the caller may reuse `query`. Call it
- * if the peer dies before it answers. Does nothing if the query was not sent, or was answered. */
+ * if no answer comes, as when the peer dies. Does nothing if the query was not sent, or was
+ * answered. */
 void bp_take_back_query(bp_member* self, bp_number_query* query);
 
 /* ---- RDMA ----

@@ -45,6 +45,11 @@ bool Messenger::is_valid() const noexcept {
       if (other->token == each->token) return false;
     }
   }
+  for (uint32_t i = 0; i < answer_count_; ++i) {
+    if (answers_[i].to == nullptr || answer_count_to(*answers_[i].to) > kAnswersPerPeerMax) {
+      return false;
+    }
+  }
   return answer_count_ <= kAnswerCountMax;
 }
 
@@ -118,25 +123,38 @@ void Messenger::take_back(NumberQuery& query) noexcept {
 void Messenger::hear_question(const Message& message) noexcept {
   release(message.loan);  // a loan has no use here
   Answer answer;
-  if (message.payload.size() < sizeof answer.token || answer_count_ == kAnswerCountMax) return;
+  if (message.payload.size() < sizeof answer.token) return;
   std::memcpy(&answer.token, message.payload.data(), sizeof answer.token);
   const auto text = message.payload.subspan(sizeof answer.token);
   const std::string_view name(reinterpret_cast<const char*>(text.data()), text.size());
   const auto number = names_ != nullptr ? names_->find(name) : std::nullopt;
   if (number) answer.number = *number;
   answer.to = &message.from;
+  if (send(answer) != SendStatus::kAgain) return;
+  if (answer_count_ == kAnswerCountMax || answer_count_to(message.from) == kAnswersPerPeerMax) {
+    return;
+  }
   answers_[answer_count_++] = answer;
   room_wait_.begin();
 }
 
-// Called from poll(), since a handler's own answer may find no space.
+SendStatus Messenger::send(const Answer& answer) noexcept {
+  const TellNumber told = {answer.token, answer.number};
+  return answer.to->am_send(kTellNumberAm, std::as_bytes(std::span(&told, 1)));
+}
+
+uint32_t Messenger::answer_count_to(const Endpoint& peer) const noexcept {
+  return static_cast<uint32_t>(
+      std::count_if(answers_, answers_ + answer_count_,
+                    [&peer](const Answer& each) { return each.to == &peer; }));
+}
+
+// Sends the answers that found no space before.
 uint32_t Messenger::send_answers() noexcept {
   uint32_t left = 0;
   const uint32_t before = answer_count_;
   for (uint32_t i = 0; i < before; ++i) {
-    const TellNumber told = {answers_[i].token, answers_[i].number};
-    const auto status = answers_[i].to->am_send(kTellNumberAm, std::as_bytes(std::span(&told, 1)));
-    if (status == SendStatus::kAgain) answers_[left++] = answers_[i];
+    if (send(answers_[i]) == SendStatus::kAgain) answers_[left++] = answers_[i];
   }
   answer_count_ = left;
   if (left < before) room_wait_.begin();

@@ -9,7 +9,7 @@
 // Invariants, which is_valid() looks at, around each change: 1. Callers that wait for space are in
 // one list, each with its peer, and room_count_ is their number. 2. Each provider has one entry
 // among the polled ones, and each poll looks at one of them at least. 3. Each pending query has a
-// peer, and no two have the same token.
+// peer, and no two have the same token. 4. No peer has more than its share of the waiting answers.
 //
 // Threads: the shard's; before the shard runs, the thread that sets the messenger up. Handlers,
 // completions and the other callbacks run within poll() and wait(), on the shard's thread. After
@@ -59,7 +59,8 @@ class Messenger final : public PollSource {
   // Asks the peer for the number of its message `name`; the answer goes to `query`. Returns as
   // am_send does; kTooLong also if `name` is longer than kMessageNameMax. `name` is copied. Only
   // after kDone can an answer follow. None follows if the peer dies, or drops the question because
-  // it has too many to answer (kAnswerCountMax): then the caller must take the query back.
+  // too many answers wait for space already (kAnswersPerPeerMax): then the caller must take the
+  // query back.
   // Requires: `query` is not pending.
   SendStatus ask_number(Endpoint& peer, std::string_view name, NumberQuery& query) noexcept;
   // Cancels the query; does nothing if it was answered.
@@ -112,9 +113,10 @@ class Messenger final : public PollSource {
 
  private:
   static constexpr uint32_t kLastLookBudget = 256;
-  // The limit on unsent answers, for all peers together: those to this poll's questions, and those
-  // that wait for space at their peers. Beyond it, questions are dropped without an answer.
+  // The limits on answers that wait for space, for all peers together and for each. A question that
+  // exceeds them is dropped, and is not counted.
   static constexpr uint32_t kAnswerCountMax = 64;
+  static constexpr uint32_t kAnswersPerPeerMax = 16;
 
   struct Polled {
     Provider* provider = nullptr;
@@ -131,6 +133,8 @@ class Messenger final : public PollSource {
   void find_quiet_ones() noexcept;
   void hear_question(const Message& message) noexcept;
   void hear_answer(const Message& message) noexcept;
+  static SendStatus send(const Answer& answer) noexcept;
+  uint32_t answer_count_to(const Endpoint& peer) const noexcept;
   uint32_t send_answers() noexcept;
   uint32_t call_rooms() noexcept;
   void append(Endpoint& to, RoomCall& room) noexcept;
@@ -153,7 +157,7 @@ class Messenger final : public PollSource {
   uint64_t room_round_ = 0;
   RoomWait room_wait_;  // for rooms_ and unsent answers
   uint32_t answer_count_ = 0;
-  Answer answers_[kAnswerCountMax];
+  Answer answers_[kAnswerCountMax];  // waiting for space
 };
 
 }  // namespace bedplate
