@@ -36,11 +36,8 @@ JoinAcceptor::Outcome JoinAcceptor::accept(Fd* socket) noexcept {
   switch (errno) {
     case ECONNABORTED:
     case EINTR: return Outcome::kWentAway;
-    case EMFILE:
-    case ENFILE:
-    case ENOBUFS:
-    case ENOMEM: return Outcome::kNoDescriptor;
-    default: return Outcome::kNone;
+    case EAGAIN: return Outcome::kNone;
+    default: return Outcome::kFailed;
   }
 }
 

@@ -1,5 +1,6 @@
-// The owner's listening socket for joining processes. If no descriptor or memory is free for a
-// connection, its user pauses the acceptor for 100 ms; connections then wait in the socket.
+// The owner's listening socket for joining processes. If it cannot accept a connection, as when no
+// descriptor or memory is free, its user pauses the acceptor for 100 ms; connections then wait in
+// the socket.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +19,9 @@ class JoinAcceptor {
  public:
   enum class Outcome : uint8_t {
     kAccepted,
-    kWentAway,     // this connection is gone already; there may be others
-    kNone,         // no connection waits
-    kNoDescriptor  // a connection waits, but no descriptor or memory is free: pause()
+    kWentAway,  // this connection is gone already; there may be others
+    kNone,      // no connection waits
+    kFailed     // the socket stays readable, since no descriptor or memory is free, say: pause()
   };
 
   // `watch` outlives this object.

@@ -67,9 +67,10 @@ bool JoinStrangers::accept_one() noexcept {
     case JoinAcceptor::Outcome::kAccepted: break;
     case JoinAcceptor::Outcome::kWentAway: return true;
     case JoinAcceptor::Outcome::kNone: return false;
-    case JoinAcceptor::Outcome::kNoDescriptor: {
-      const Error error = error_from_errno("accepting a process that wants to join")
-                              .set_cure("it waits; raise the limit of open files (ulimit -n)");
+    case JoinAcceptor::Outcome::kFailed: {
+      const Error error =
+          error_from_errno("accepting a process that wants to join")
+              .set_cure("it waits; free memory, or restart the appliance if this goes on");
       acceptor_.pause();
       reports_.log_of_strangers(error);
       return false;
