@@ -87,9 +87,10 @@ Result<void> receive_answer(int socket, join::Accepted* accepted, std::span<Fd> 
   join::Explained refusal;
   std::memcpy(static_cast<void*>(&refusal), accepted, sizeof refusal);
   // A refusal is the same in every version.
-  *may_come = refusal.head.kind == join::PacketKind::kNotNow;
+  const bool is_for_now = refusal.head.kind == join::PacketKind::kNotNow;
   if (bytes == sizeof refusal && refusal.head.magic == join::kMagic &&
-      (refusal.head.kind == join::PacketKind::kRefused || *may_come)) {
+      (refusal.head.kind == join::PacketKind::kRefused || is_for_now)) {
+    *may_come = is_for_now;
     return join::told(refusal);
   }
   return join::check_accepted(*accepted, bytes, descriptor_count);

@@ -86,6 +86,24 @@ TEST(JoinProtocol, AnswersThatMakeNoneAreRefused) {
   check_refused("a segment is missing or listed twice");
 }
 
+// Another service's packet has the length of a refusal, and a kind that would permit another try.
+TEST(JoinProtocol, WhatIsNoRefusalOfBedplateIsNotTriedAgain) {
+  JoinRig rig;
+  const Fd listener = listen_for_joiners(rig.path).take();
+  Child child = rig.fork_joiner([](JoinOptions& options) {
+    const auto joined = JoinedPool::join(options);
+    BP_PROBE_CHECK(!joined.ok());
+    BP_PROBE_CHECK(std::strcmp(joined.error().answer, "the other end is not Bedplate") == 0);
+  });
+  CHECK(test::has_input(listener.number()));
+  const Fd peer(accept(listener.number(), nullptr, nullptr));
+  Explained refusal = explain(PacketKind::kNotNow, Error{});
+  refusal.head.magic = kMagic + 1;
+  LONGS_EQUAL(0, send_packet(peer.number(), &refusal, sizeof refusal));
+  LONGS_EQUAL(0, child.status());
+  LONGS_EQUAL(-1, accept(listener.number(), nullptr, nullptr));
+}
+
 TEST(JoinProtocol, WhatIsToldIsTextWhateverWasSent) {
   Explained explained;
   std::memset(&explained.doing, 0xff, sizeof explained.doing);
