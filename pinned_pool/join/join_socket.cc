@@ -34,6 +34,16 @@ Result<sockaddr_un> address_of(const char* path) noexcept {
   return address;
 }
 
+// Limits each later wait of `fd` to the time until `deadline_ns`, but at least 1 ms.
+void limit_waits(const Fd& fd, uint64_t deadline_ns) noexcept {
+  const uint64_t now = monotonic_ns();
+  const uint64_t left_ns = std::max(deadline_ns, now + kNsPerMs) - now;
+  const timeval left = {static_cast<time_t>(left_ns / kNsPerSecond),
+                        static_cast<suseconds_t>(left_ns % kNsPerSecond / 1000)};
+  setsockopt(fd.number(), SOL_SOCKET, SO_RCVTIMEO, &left, sizeof left);
+  setsockopt(fd.number(), SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left);
+}
+
 int try_connect(int fd, const sockaddr_un& address) noexcept {
   int outcome = 0;
   do {
@@ -94,13 +104,12 @@ Result<Fd> connect_to_owner(const char* path, uint64_t deadline_ns) noexcept {
   const uint64_t begin_ns = monotonic_ns();
   for (;;) {
     const uint64_t now = monotonic_ns();
-    const uint64_t left_ns = std::max(deadline_ns, now + kNsPerMs) - now;
-    const timeval left = {static_cast<time_t>(left_ns / kNsPerSecond),
-                          static_cast<suseconds_t>(left_ns % kNsPerSecond / 1000)};
-    setsockopt(fd.number(), SOL_SOCKET, SO_RCVTIMEO, &left, sizeof left);
-    setsockopt(fd.number(), SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left);
+    limit_waits(fd, deadline_ns);
     const int outcome = try_connect(fd.number(), address.value());
-    if (outcome == 0) return fd;
+    if (outcome == 0) {
+      limit_waits(fd, deadline_ns);  // the owner may have accepted late
+      return fd;
+    }
     // The owner makes its socket accessible to other users a moment after it has made it.
     const bool is_young = outcome == EACCES && now - begin_ns < kNsPerSecond;
     const bool may_come =

@@ -30,8 +30,7 @@ struct JoinOptions {  // join() keeps no pointer to its texts
   const char* socket_path = "";
   const char* process = "";   // its name in the owner's configuration; 31 bytes at most
   uint32_t member_count = 1;  // 1 to join::kMemberCountMax
-  // The time limit for the owner to appear, to answer, and to have a free place. If the owner
-  // accepts late, and then does not answer, the error comes after about twice this time.
+  // The time limit for the owner to appear, to answer, and to have a free place.
   uint64_t timeout_ns = 5 * kNsPerSecond;
   std::optional<uid_t> owner_uid = {};  // the required user of the owner; nothing: any
   PinnedPool* pool = &process_pool();

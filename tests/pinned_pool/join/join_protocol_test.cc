@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <thread>
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -133,6 +134,33 @@ TEST(JoinProtocol, DescriptorsThatAreNotWantedAreClosed) {
     LONGS_EQUAL(before + 2, JoinRig::open_file_count());
   }
   LONGS_EQUAL(before, JoinRig::open_file_count());
+}
+
+// An owner that accepts late leaves the joiner less time for its answer: a join takes its timeout
+// once.
+TEST(JoinProtocol, AConnectionWaitsOnlyUntilTheDeadline) {
+  JoinRig rig;
+  const Fd listener = listen_for_joiners(rig.path).take();
+  LONGS_EQUAL(0, listen(listener.number(), 0));  // one connection waits, the next one blocks
+  const uint64_t begin_ns = monotonic_ns();
+  const uint64_t deadline_ns = begin_ns + JoinRig::kPatienceNs;
+  const Fd first = connect_to_owner(rig.path, deadline_ns).take();
+  uint64_t accepted_ns = 0;
+  std::thread owner([&] {
+    test::eventually([&] { return monotonic_ns() >= begin_ns + 50 * kNsPerMs; });
+    accepted_ns = monotonic_ns();
+    const Fd peer(accept(listener.number(), nullptr, nullptr));
+  });
+  auto late = connect_to_owner(rig.path, deadline_ns);
+  owner.join();
+  CHECK(late.ok());
+  timeval limit = {};
+  socklen_t bytes = sizeof limit;
+  LONGS_EQUAL(0, getsockopt(late.value().number(), SOL_SOCKET, SO_RCVTIMEO, &limit, &bytes));
+  const uint64_t limit_ns = static_cast<uint64_t>(limit.tv_sec) * kNsPerSecond +
+                            static_cast<uint64_t>(limit.tv_usec) * 1000;
+  constexpr uint64_t kJiffyNs = 10 * kNsPerMs;  // the kernel rounds up to its clock's tick
+  CHECK(limit_ns <= deadline_ns - accepted_ns + kJiffyNs);
 }
 
 // Random packets, requests with random bytes, and unwanted descriptors. Half of the peers close
