@@ -9,10 +9,14 @@
 namespace bedplate {
 namespace {
 
-Error foreign_segment(const char* what, uint64_t wanted, uint64_t found) noexcept {
+Error foreign_segment(const char* answer) noexcept {
   return error_while("attaching to a group's segment")
-      .set_answer("its %s is %" PRIu64 ", not %" PRIu64, what, found, wanted)
+      .set_answer("%s", answer)
       .set_cure("join with a program of the same version as the owner's");
+}
+
+Error foreign_segment(const char* what, uint64_t wanted, uint64_t found) noexcept {
+  return foreign_segment("").set_answer("its %s is %" PRIu64 ", not %" PRIu64, what, found, wanted);
 }
 
 }  // namespace
@@ -45,13 +49,13 @@ Result<GroupSegment> GroupSegment::attach(std::span<std::byte> memory, const Gro
     return foreign_segment("version", GroupHeader::kVersion, version);
   }
   const auto found_id = read_once<PoolId>(&header->pool_id);
-  if (!(found_id == pool_id)) return foreign_segment("pool", pool_id.random, found_id.random);
+  if (!(found_id == pool_id)) return foreign_segment("it belongs to another pool");
   const auto fence = read_once<BellFence>(&header->fence);
   if (fence != BellFence::kSleeper && fence != BellFence::kBoth) {
-    return foreign_segment("fence", 0, static_cast<uint64_t>(fence));
+    return foreign_segment("its kind of fence is unknown here");
   }
   const auto found = read_once<GroupShape>(&header->shape);
-  if (!(found == shape)) return foreign_segment("shape", shape.member_count, found.member_count);
+  if (!(found == shape)) return foreign_segment("its shape is not the one that the owner sent");
   GroupSegment segment(memory.data(), shape, fence);
   if (memory.size() < segment.layout_.bytes()) {
     return foreign_segment("size", segment.layout_.bytes(), memory.size());

@@ -66,22 +66,22 @@ TEST(GroupSegment, RefusesAnotherVersion) {
 
 TEST(GroupSegment, RefusesAnotherPool) {
   header().pool_id.random = 99;
-  refuses("pool");
+  refuses("it belongs to another pool");
 }
 
 TEST(GroupSegment, RefusesAPoolThatWasBornAtAnotherTime) {
   header().pool_id.born_ns = 99;
-  refuses("pool");
+  refuses("it belongs to another pool");
 }
 
 TEST(GroupSegment, RefusesAnotherShape) {
   header().shape.entry_count *= 2;
-  refuses("shape");
+  refuses("its shape is not the one that the owner sent");
 }
 
 TEST(GroupSegment, RefusesAFenceThatThereIsNot) {
   header().fence = static_cast<BellFence>(2);
-  refuses("fence");
+  refuses("its kind of fence is unknown here");
 }
 
 TEST(GroupSegment, RefusesMemoryThatIsTooShort) {
