@@ -81,6 +81,11 @@ Result<void> SingleCopy::attach(const SingleCopyPeer& peer, const SingleCopyCard
                                 PeerMemory& memory) noexcept {
   BP_ASSERT(!memory.is_open());
   Error error = error_while("copying from process %d with %s", peer.pid, name());
+  if (card.proof.bytes == 0) {
+    error.set_answer("it has no single copy");
+    return error.set_cure("let it have a kind that works there ([messages] single_copy); until "
+                          "then data is copied through the pool");
+  }
   if (card.kind != kind()) {
     error.set_answer("it uses %s", to_text(card.kind));
     return error.set_cure("configure the same order of single copy for both");

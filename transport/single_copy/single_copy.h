@@ -43,7 +43,7 @@ static_assert(sizeof(ExposedRange) == 32);
 
 // A process's card, sent when it joins: its kind of single copy, and 16 random bytes of its memory
 // as a proof. A peer that copies the proof knows that the copy works, and reaches the right
-// process.
+// process. The card of a process without single copy is all zeros: `proof` has no bytes.
 struct SingleCopyCard {
   SingleCopyKind kind = SingleCopyKind::kCma;
   uint32_t reserved = 0;
@@ -139,7 +139,8 @@ class SingleCopy {
 
   // Opens the memory of `peer`, which sent `card`, and copies its proof. After that, failures are
   // outcomes, not errors. Requires: `memory` is not open. On an error `memory` stays closed. Errors
-  // (kSystem): another kind, no permission, not the process of the card, the peer has exited.
+  // (kSystem): the peer has none, or another kind; no permission, not the process of the card, the
+  // peer has exited.
   Result<void> attach(const SingleCopyPeer& peer, const SingleCopyCard& card,
                       PeerMemory& memory) noexcept;
 

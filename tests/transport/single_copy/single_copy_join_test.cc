@@ -1,6 +1,7 @@
 // A peer that cannot be attached, and the one line that says why.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 #include <sys/prctl.h>
@@ -58,6 +59,15 @@ TEST_EACH_KIND(SingleCopyJoin, DoesNotAttachToAnotherProcessThanTheCards) {
   STRCMP_CONTAINS(kind == SingleCopyKind::kCma ? ": it uses knem; configure the same order"
                                                : ": it uses cma; configure the same order",
                   t.attach_error(card).c_str());
+}
+
+// Not "it uses xpmem", the kind whose number is 0.
+TEST_EACH_KIND(SingleCopyJoin, SaysThatThePeerHasNoSingleCopy) {
+  t.open(kind);
+  SingleCopyCard none;
+  std::memset(static_cast<void*>(&none), 0, sizeof none);
+  STRCMP_CONTAINS(": it has no single copy; let it have a kind that works there",
+                  t.attach_error(none).c_str());
 }
 
 TEST(SingleCopyJoin, SaysThatThePeerIsAnotherUsers) {
