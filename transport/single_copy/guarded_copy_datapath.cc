@@ -50,9 +50,17 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     next = reinterpret_cast<greg_t>(bedplate_guarded_copy_moved);
     return;
   }
-  // Not a fault of the copy: act as if this handler had never been installed. A fault happens again
-  // on return; a signal that somebody sent is sent again unchanged.
-  sigaction(signal, &before[signal == kSignals[0] ? 0 : 1], nullptr);
+  // Not a fault of the copy: act as the kernel would if this handler were not installed.
+  const struct sigaction& previous = before[signal == kSignals[0] ? 0 : 1];
+  const bool is_function = previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN;
+  if (is_function && (previous.sa_flags & SA_RESETHAND) == 0) {
+    if ((previous.sa_flags & SA_SIGINFO) == 0) return previous.sa_handler(signal);
+    return previous.sa_sigaction(signal, info, context);
+  }
+  if (previous.sa_handler == SIG_IGN && !is_fault) return;
+  // The process ends, or the previous handler serves this one signal. A fault happens again on
+  // return; a signal that somebody sent is sent again unchanged.
+  sigaction(signal, &previous, nullptr);
   if (!is_fault) syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), signal, info);
 }
 
@@ -61,10 +69,14 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
 Result<void> install_copy_guard() noexcept {
   if (is_installed) return {};
   for (int i = 0; i < 2; ++i) {
-    struct sigaction action = {};
+    if (sigaction(kSignals[i], nullptr, &before[i]) != 0) {
+      return error_from_errno("asking for the handler of signal %d", kSignals[i]);
+    }
+    // The previous handler runs with the signals blocked that it wants blocked.
+    struct sigaction action = before[i];
     action.sa_sigaction = &on_fault;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    if (sigaction(kSignals[i], &action, &before[i]) != 0) {
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK | (before[i].sa_flags & SA_NODEFER);
+    if (sigaction(kSignals[i], &action, nullptr) != 0) {
       return error_from_errno("installing the handler of signal %d", kSignals[i]);
     }
   }

@@ -12,11 +12,12 @@
 
 namespace bedplate {
 
-// Installs the handlers of both signals, once in a process; further calls do nothing. After a fault
-// that is not the copy's own, or a signal that somebody sent, the handler that was there before
-// takes the signal over for good: if the process survives, copies are no longer guarded. Requires:
-// handlers that others install later call the handlers that they replace. Threads: called before
-// others copy. Errors (kSystem): the system's.
+// Installs the handlers of both signals, once in a process; further calls do nothing. A fault that
+// is not the copy's own, or a signal that somebody sent, goes to the handler that was there before.
+// If that is a handler for one signal only (SA_RESETHAND), it replaces this one for good: if the
+// process survives, copies are no longer guarded. Requires: handlers that others install later call
+// the handlers that they replace. Threads: called before others copy. Errors (kSystem): the
+// system's.
 Result<void> install_copy_guard() noexcept;
 
 // Returns how many bytes were copied, from the start. Requires: install_copy_guard(); the thread

@@ -123,3 +123,24 @@ BP_PROBE(guard_hands_on_signals) {
 }
 
 TEST(GuardedCopy, HandsOnASignalThatWasSent) { BP_CHECK_PROBE(guard_hands_on_signals); }
+
+BP_PROBE(guard_outlasts_signals) {
+  struct sigaction action = {};
+  static int count = 0;
+  action.sa_sigaction = [](int, siginfo_t* info, void*) {
+    if (info->si_code != SI_USER) _exit(5);
+    ++count;
+  };
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+  signal(SIGBUS, SIG_IGN);
+  BP_PROBE_CHECK(install_copy_guard().ok());
+  char byte = 0;
+  for (int i = 1; i <= 3; ++i) {
+    BP_PROBE_CHECK(kill(getpid(), SIGSEGV) == 0 && kill(getpid(), SIGBUS) == 0);
+    BP_PROBE_CHECK(count == i);
+    BP_PROBE_CHECK(guarded_copy(&byte, reinterpret_cast<void*>(16), 1) == 0);
+  }
+}
+
+TEST(GuardedCopy, StaysGuardedAfterASignalThatWasSent) { BP_CHECK_PROBE(guard_outlasts_signals); }
