@@ -3,6 +3,7 @@
 // FIFO. It also refuses files with too many rights (FilePrivacy). It follows symbolic links.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,10 +12,14 @@
 
 namespace bedplate {
 
-// Text that is wiped before its memory is freed.
+// Text that is wiped before its memory is freed. It lies on the heap, also if it is short, so that
+// a move leaves nothing behind in the old object or on the stack.
 class SecretText {
  public:
-  explicit SecretText(size_t bytes) : text(bytes, '\0') {}
+  explicit SecretText(size_t bytes) {
+    text.reserve(std::max(bytes, sizeof text));  // more than a string keeps within itself
+    text.resize(bytes);
+  }
   SecretText(SecretText&& other) noexcept { text.swap(other.text); }
   ~SecretText();
 

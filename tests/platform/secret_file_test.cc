@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,6 +38,14 @@ TEST(SecretFile, IsReadWholeWhereItIsForItsOwnerAlone) {
   CHECK(read_secret_file(file("1", 0400), FilePrivacy::kSecret, 8).ok());
   STRCMP_CONTAINS("it has more than 8 bytes", refused(file("123456789", 0600)).c_str());
   STRCMP_CONTAINS("/none: No such file or directory", refused(root.path() + "/none").c_str());
+}
+
+TEST(SecretFile, AShortSecretIsNotLeftBehindByAMove) {
+  SecretText first(8);
+  std::memcpy(first.text.data(), "12345678", 8);
+  const SecretText second(std::move(first));
+  POINTERS_EQUAL(nullptr, memmem(&first, sizeof first, "2345678", 7));
+  STRCMP_EQUAL("12345678", second.text.c_str());
 }
 
 TEST(SecretFile, OthersMayNeitherReadNorWriteIt) {
