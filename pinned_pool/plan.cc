@@ -66,6 +66,13 @@ void grow_heap(const PoolBudget& budget, uint64_t left_bytes, PoolPlan& plan) {
   }
 }
 
+Error too_many_segments(const PoolBudget& budget, const PoolPlan& plan) {
+  return configuration_error_while("planning a pool of %s", format_bytes(budget.bytes).text)
+      .set_answer("it needs %zu segments, and a pool has %u at most", plan.segments.size(),
+                  kSegmentCountMax)
+      .set_cure("configure fewer volumes, processes or groups: each takes a segment, or more");
+}
+
 Error too_many_regions(const PoolBudget& budget) {
   return configuration_error_while("planning a pool of %s", format_bytes(budget.bytes).text)
       .set_answer("its segments need more address space than the pool's range of %s has",
@@ -134,6 +141,7 @@ Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
         request.owner, 0, page, request.carves, request.placement.node, request.is_for_devices});
     segment.bytes = align_up(segment.carved_bytes(), page_bytes(page));
   }
+  if (plan.segments.size() > kSegmentCountMax) return too_many_segments(budget, plan);
   // Checks the heap's minimum last, so that the error names a service that does not fit.
   SegmentPlan& heap = plan.segments[1];
   const uint64_t heap_page = page_bytes(heap.page);
@@ -155,9 +163,7 @@ Result<PoolPlan> make_pool_plan(const PoolBudget& budget,
   grow_heap(budget, left_bytes, plan);
   uint64_t regions = 0;
   for (const SegmentPlan& segment : plan.segments) regions += regions_of(segment.bytes);
-  if (regions > kRegionCountMax || plan.segments.size() > kSegmentCountMax) {
-    return too_many_regions(budget);
-  }
+  if (regions > kRegionCountMax) return too_many_regions(budget);
   BP_ASSERT(plan.is_valid() && plan.total_bytes() <= budget.bytes);
   return plan;
 }

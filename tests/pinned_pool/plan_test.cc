@@ -270,7 +270,9 @@ TEST(PoolPlan, MoreSegmentsThanThePoolHasAreRefused) {
   std::vector<SegmentRequest> requests(kSegmentCountMax - 2, request_of("one", {{"c", 64}}));
   CHECK(make_pool_plan(budget_of(kGiB), requests).ok());
   requests.push_back(requests[0]);
-  CHECK_FALSE(make_pool_plan(budget_of(kGiB), requests).ok());
+  check_refused(budget_of(kGiB), requests,
+                "planning a pool of 1 GiB: it needs 129 segments, and a pool has 128 at most; "
+                "configure fewer volumes, processes or groups: each takes a segment, or more");
 }
 
 TEST(PoolPlan, MoreAddressSpaceThanThePoolHasIsRefused) {
