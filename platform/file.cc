@@ -107,7 +107,7 @@ Result<void> ensure_directory(const char* path, unsigned mode) noexcept {
     if (errno != ENOENT) break;
   }
   return error_from_errno("making the directory %s", path)
-      .set_cure("make it, or choose another runtime_directory");
+      .set_cure("make it, or let this user write to the directory that it is to lie in");
 }
 
 }  // namespace bedplate

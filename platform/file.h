@@ -65,7 +65,7 @@ std::optional<uint64_t> read_number_file(const char* path) noexcept;
 std::optional<uint64_t> read_number_field(const char* path, std::string_view field) noexcept;
 
 // Makes the directory `path` with `mode`, less the umask; its parent must exist. An existing
-// directory is no error and keeps its mode. The error's cure names runtime_directory.
+// directory is no error and keeps its mode. The caller may set a better cure.
 Result<void> ensure_directory(const char* path, unsigned mode) noexcept;
 
 }  // namespace bedplate

@@ -106,7 +106,10 @@ Result<void> NameLock::take(const std::string& directory, const std::string& nam
   name_ = name;
   const std::string path = lock_path(directory, name);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    BP_TRY(ensure_directory(directory.c_str(), kDirectoryMode));
+    if (auto made = ensure_directory(directory.c_str(), kDirectoryMode); !made.ok()) {
+      Error error = made.error();
+      return error.set_cure("make it, or choose another [appliance] runtime_directory");
+    }
     BP_TRY(check_directory(name, directory));
     Fd fd(open(path.c_str(), kOpenFlags, kPrivateMode));
     if (!fd.is_open() && errno == ENOENT) continue;  // an ending appliance removed the directory

@@ -180,7 +180,8 @@ TEST(File, DirectoryThatCannotBeMadeIsAnErrorWithACure) {
   CHECK_FALSE(two_levels.ok());
   STRCMP_EQUAL("making the directory /nonexistent/level", two_levels.error().doing);
   STRCMP_EQUAL("No such file or directory", two_levels.error().answer);
-  CHECK(two_levels.error().cure[0] != '\0');
+  STRCMP_EQUAL("make it, or let this user write to the directory that it is to lie in",
+               two_levels.error().cure);
 }
 
 TEST_GROUP(Lines) {

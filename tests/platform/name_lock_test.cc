@@ -177,6 +177,7 @@ TEST(NameLock, ADirectoryThatCannotBeMadeIsRefused) {
   CHECK(!taken.ok());
   STRCMP_EQUAL(("making the directory " + missing).c_str(), taken.error().doing);
   STRCMP_EQUAL("No such file or directory", taken.error().answer);
+  STRCMP_CONTAINS("runtime_directory", taken.error().cure);
   CHECK(lock.is_nobody_elses());
 }
 
