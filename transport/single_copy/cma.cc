@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "platform/file.h"
+#include "platform/forbidden_calls.h"
 
 namespace bedplate {
 namespace {
@@ -92,12 +93,15 @@ void CmaCopy::explain(const SingleCopyPeer& peer, int error_number, Error& error
 }
 
 Result<void> allow_peer(pid_t pid) noexcept {
-  const unsigned long who = pid == kAnyPeer ? PR_SET_PTRACER_ANY : static_cast<unsigned long>(pid);
+  const bool is_any = pid == kAnyPeer;
+  const unsigned long who = is_any ? PR_SET_PTRACER_ANY : static_cast<unsigned long>(pid);
   if (prctl(PR_SET_PTRACER, who, 0, 0, 0) == 0) return {};
   if (errno == EINVAL && access(kYamaScope, F_OK) != 0) return {};  // the kernel has no Yama
-  Error error = error_from_errno("allowing process %d to copy from this one", pid);
-  error.set_cure("name a process that exists");
-  return error;
+  const bool is_forbidden = errno != EINVAL;
+  Error error = is_any ? error_from_errno("allowing every process to copy from this one")
+                       : error_from_errno("allowing process %d to copy from this one", pid);
+  if (is_forbidden) return set_cure_of_forbidden(&error, "prctl");
+  return error.set_cure("name a process that exists");
 }
 
 }  // namespace bedplate

@@ -1,11 +1,14 @@
 // A peer that cannot be attached, and the one line that says why.
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 
+#include "tests/support/answered_calls.h"
 #include "tests/support/death_test.h"
 #include "tests/transport/single_copy/single_copy_rig.h"
 #include "transport/single_copy/cma.h"
@@ -117,6 +120,20 @@ TEST(SingleCopyJoin, SaysThatYamaForbidsItUnlessThePeerIsAllowed) {
   STRCMP_EQUAL("", allowed.c_str());
   STRCMP_CONTAINS("kernel.yama.ptrace_scope is 2: give this process CAP_SYS_PTRACE",
                   strict.c_str());
+}
+
+TEST(SingleCopyJoin, SaysThatAFilterForbidsToAllowEveryPeer) {
+  const auto ended = test::run_forked([] {
+    if (!test::forbid_call(SYS_prctl, EPERM)) _exit(9);
+    const auto allowed = allow_peer(kAnyPeer);
+    char text[1024];
+    if (!allowed.ok()) std::fputs(format_error(allowed.error(), text, sizeof text), stderr);
+  });
+  CHECK_EQUAL(0, ended.exit_code);
+  STRCMP_CONTAINS(
+      "allowing every process to copy from this one: Operation not permitted; a seccomp "
+      "profile forbids prctl",
+      ended.text);
 }
 
 TEST(SingleCopyJoin, AllowsPeersWithYamaAndWithout) {
