@@ -17,6 +17,7 @@ void EagerStock::create(const GroupView& group) {
 }
 
 EagerRegion::Piece EagerStock::take(uint64_t bytes, OutgoingPath& path) noexcept {
+  BP_DCHECK(is_there());
   const EagerRegion::Piece piece = region_.try_take(bytes, path.peer());
   if (piece.memory != nullptr) return piece;
   region_.reclaim([](const EagerRegion::Use& use) { return use.path->is_consumed(use); });
