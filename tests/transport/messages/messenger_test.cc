@@ -123,6 +123,19 @@ TEST(Messenger, PollSaysHowMuchCameWithinItsBudget) {
   LONGS_EQUAL(0, b.messenger.poll(8));
 }
 
+TEST(Messenger, PollWithoutABudgetTakesNothing) {
+  for (GroupKind kind : {GroupKind::kLazy, GroupKind::kMesh, GroupKind::kExchange}) {
+    GroupRig rig(shape_of(kind, 2));
+    Member& a = rig.join(0);
+    Member& b = rig.join(1);
+    CHECK(a.to(1).am_send(1, bytes_of("x")) == SendStatus::kDone);
+    b.messenger.poll(0);
+    LONGS_EQUAL(0, b.received.size());
+    b.messenger.poll(8);
+    LONGS_EQUAL(1, b.received.size());
+  }
+}
+
 TEST(Messenger, WaitReturnsAtOnceWhenSomethingIsThere) {
   GroupRig rig(shape);
   Member& a = rig.join(0);

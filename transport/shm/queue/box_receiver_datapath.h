@@ -18,11 +18,11 @@ class BoxReceiver {
       : consumer_(box), index_(index), sender_(sender), last_used_(received) {}
 
   // Takes at most `budget` messages, and delivers them, unless the sender may not write. Returns
-  // how many it took. Requires: budget > 0.
+  // how many it took.
   uint32_t poll(ShmDispatch& dispatch, uint32_t budget) noexcept {
     SlotHeader header;
     const MessageSlot* slot = consumer_.peek(&header);
-    if (slot == nullptr) return 0;
+    if (slot == nullptr || budget == 0) return 0;
     BP_DCHECK(last_used_ <= dispatch.received_count() && "it only grows");
     ShmEndpoint* from = dispatch.sender_of(sender_);
     uint32_t count = 0;
