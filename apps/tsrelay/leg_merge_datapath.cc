@@ -26,19 +26,18 @@ void LegMerge::create(const MergeOptions& options, std::span<Slot> slots) noexce
 
 bool LegMerge::is_valid() const noexcept {
   uint32_t held = 0;
-  const Slot* first = nullptr;
+  uint64_t due_ns = kNever;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const Slot& slot = slots_[i];
     if (!slot.is_held) continue;
     ++held;
     if ((slot.number & (slots_.size() - 1)) != i) return false;
     if (slot.number <= next_ || slot.number >= next_ + options_.window_packets) return false;
-    if (first == nullptr || slot.number < first->number) first = &slot;
+    due_ns = std::min(due_ns, slot.since_ns + options_.window_ns);
   }
   for (const Leg& leg : legs_) {
     if (leg.has_begun && (leg.received == 0 || leg.first > leg.highest)) return false;
   }
-  const uint64_t due_ns = first != nullptr ? first->arrived_ns + options_.window_ns : kNever;
   return held == held_count_ && deadline_ns_ == due_ns;
 }
 
@@ -145,7 +144,14 @@ void LegMerge::accept(const MergePacket& packet, uint64_t number) noexcept {
   }
   Slot& slot = slot_of(number);
   BP_ASSERT(!slot.is_held && "another one would be lost, and its buffer with it");
-  slot = {number, packet.now_ns, packet.item, packet.timestamp, true};
+  uint64_t since_ns = packet.now_ns;
+  if (number < highest_) {
+    uint64_t behind = number + 1;
+    while (!slot_of(behind).is_held) ++behind;
+    since_ns = std::min(since_ns, slot_of(behind).since_ns);
+  }
+  highest_ = std::max(highest_, number);
+  slot = {number, since_ns, packet.item, packet.timestamp, true};
   ++held_count_;
   span_peak_ = std::max(span_peak_, number - next_ + 1);
   deliver_ready();
@@ -180,7 +186,7 @@ void LegMerge::deliver_ready() noexcept {
   if (held_count_ == 0) return;
   uint64_t number = next_;
   while (!slot_of(number).is_held) ++number;
-  deadline_ns_ = slot_of(number).arrived_ns + options_.window_ns;
+  deadline_ns_ = slot_of(number).since_ns + options_.window_ns;
 }
 
 void LegMerge::expire(uint64_t now_ns) noexcept {

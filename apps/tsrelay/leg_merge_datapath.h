@@ -1,8 +1,7 @@
 // Merges the packets of one or two legs into one ordered stream (SMPTE ST 2022-7; the window
 // decides the class). It keeps the first packet of each number. Without a gap nothing waits. At a
-// gap it waits until the first packet held behind the gap has waited for window_ns, or until a
-// packet comes that is window_packets or more beyond the gap's begin. A packet that comes later but
-// fills the end of the gap becomes the first one held, and the wait begins anew.
+// gap it waits until a packet held behind the gap has waited for window_ns, or until a packet comes
+// that is window_packets or more beyond the gap's begin.
 //
 // If a packet's number is far from the present ones, or known with another timestamp, the packet is
 // on probation until its successor comes on the same leg: two in a row mean that the sender has
@@ -14,9 +13,9 @@
 //
 // Invariants, which is_valid() checks: 1. Each packet held lies in [next, next + window_packets),
 // in the slot of its number, and held_count_ counts them. 2. The next packet is never held: it
-// would have been delivered. 3. There is a deadline exactly while packets are held: the arrival of
-// the first of them by number plus window_ns. 4. A leg that has begun has received a packet, and
-// its first number is not beyond its highest.
+// would have been delivered. 3. There is a deadline exactly while packets are held: the earliest
+// arrival among them plus window_ns. 4. A leg that has begun has received a packet, and its first
+// number is not beyond its highest.
 #pragma once
 
 #include <cstddef>
@@ -80,8 +79,8 @@ class LegMerge {
   static constexpr uint64_t kOldNs = 2'000'000'000;
 
   struct Slot {
-    uint64_t number = 0;  // 0: none; numbers begin above 65536
-    uint64_t arrived_ns = 0;
+    uint64_t number = 0;    // 0: none; numbers begin above 65536
+    uint64_t since_ns = 0;  // the earliest arrival among this packet and those held behind it
     uint32_t item = 0;
     uint32_t timestamp = 0;
     bool is_held = false;
@@ -142,6 +141,7 @@ class LegMerge {
   std::span<Slot> slots_;
   bool has_begun_ = false;
   uint64_t next_ = 0;
+  uint64_t highest_ = 0;  // of all packets ever held
   uint32_t held_count_ = 0;
   uint64_t span_peak_ = 0;
   uint32_t missing_count_ = 0;  // given up since the last delivery

@@ -121,6 +121,21 @@ TEST(LegMerge, AGapIsGivenUpAfterTheWindow) {
   CHECK(merge.deadline_ns() == LegMerge::kNever);
 }
 
+TEST(LegMerge, PacketsWithinAGapDoNotProlongTheWindow) {
+  create(16);
+  put(0, 1);
+  now = 1'000'100;
+  put(0, 8);
+  now = 1'000'900;
+  put_all(0, {7, 4});
+  LONGLONGS_EQUAL(1'001'100, merge.deadline_ns());
+  merge.expire(1'001'099);
+  STRCMP_EQUAL("1 ", book.order.c_str());
+  merge.expire(1'001'100);
+  STRCMP_EQUAL("1 4 7 8 ", book.order.c_str());
+  CHECK(merge.deadline_ns() == LegMerge::kNever);
+}
+
 TEST(LegMerge, TheWindowIsOneOfPacketsToo) {
   create(4);
   put(0, 10);
