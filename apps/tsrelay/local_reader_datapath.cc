@@ -66,12 +66,13 @@ void LocalReader::returned(Lent& lent, Outcome outcome) noexcept {
 bool LocalReader::lend(const Packet& packet, uint32_t index) noexcept {
   std::byte head[kHeadBytes];
   const uint32_t offset = packet.rtp.header_bytes;
-  BP_DCHECK(offset < packet.byte_count);
+  const uint32_t loan_bytes = offset + packet.payload_bytes;
+  BP_DCHECK(offset < loan_bytes && loan_bytes <= packet.byte_count);
   std::memcpy(head, &number_, sizeof number_);
   std::memcpy(head + sizeof number_, &offset, sizeof offset);
   BP_DCHECK(to_ != nullptr && !free_.is_empty());
   Lent& lent = *free_.first();
-  const std::span block(const_cast<std::byte*>(packet.bytes), packet.byte_count);
+  const std::span block(const_cast<std::byte*>(packet.bytes), loan_bytes);
   const SendStatus status = to_->am_send_loan(id_, head, block, &lent);
   if (status == SendStatus::kAgain) {
     // If the queue has room, the table of loans is full, and nothing signals when that has room. If

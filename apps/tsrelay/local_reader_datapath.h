@@ -4,7 +4,7 @@
 //     question "tsrelay.read"   a byte: the message number for the packets; the stream's name
 //     packet                    8 bytes: its number since begin(), the lowest byte first; 4 bytes:
 //                               the offset of the transport stream in the loan. The loan is the
-//                               datagram, with RTP's padding, if it has any.
+//                               datagram, without RTP's padding.
 //     refusal                   no bytes and no loan: no such stream, no free slot, or the reader
 //                               may not read the buffers
 //

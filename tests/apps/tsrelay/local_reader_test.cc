@@ -70,7 +70,9 @@ TEST_GROUP(LocalReader) {
     const uint32_t index = table.take();
     table[index].kind = kind;
     table[index].bytes = socket.memory.data() + pushed % kPacketCount * FakeSocket::kBufferBytes;
-    table[index].byte_count = 100;
+    table[index].byte_count = 120;  // a header, the transport stream, and padding
+    table[index].rtp.header_bytes = kRtpHeaderBytes;
+    table[index].payload_bytes = 100;
     table[index].socket = &socket;
     socket.is_kept[pushed++ % kPacketCount] = true;
     ring.push(index, 0);
@@ -108,6 +110,13 @@ TEST(LocalReader, APacketIsLentUntilItComesBack) {
   give_back();
   LONGS_EQUAL(0, table.used_count());
   CHECK_EQUAL(0, counters.lent.read());
+}
+
+TEST(LocalReader, PaddingIsNotLent) {
+  reader.begin(*self, kPacket);
+  push();
+  poll();
+  LONGS_EQUAL(kRtpHeaderBytes + 100, loans.at(0).memory.size());
 }
 
 // Only packets of the transport stream have numbers, so other packets leave no gap.
