@@ -411,19 +411,19 @@ void Appliance::stop() noexcept {
   reached(Step::kStopped);
   peers_->close();
   for (Service* service : configuration_.services) {
-    in_service(*service, [&] { service->stopped(); });
+    if (!in_service(*service, [&] { return service->stopped(); })) has_left_threads_ = true;
   }
 }
 
-// Shards with left operations are leaked, with all that they use.
+// If anything may still use the shards, they are leaked, with all that they use.
 Appliance::~Appliance() {
   stop();
-  for (auto& shard : shards_) {
-    if (shard->has_left_operations()) (void)shard.release();
-  }
+  if (!has_left_operations()) return;
+  for (auto& shard : shards_) (void)shard.release();
 }
 
 bool Appliance::has_left_operations() const noexcept {
+  if (has_left_threads_) return true;
   return std::any_of(shards_.begin(), shards_.end(),
                      [](const auto& shard) { return shard->has_left_operations(); });
 }

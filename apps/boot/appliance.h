@@ -79,7 +79,8 @@ class Appliance {
   int serve_until_signal();
 
   // True after the stop if the kernel still works on files: it reads or writes memory of services,
-  // as the log says. The process then ends without destroying the services.
+  // as the log says, or a service's thread hangs there. The process then ends without destroying
+  // the services.
   bool has_left_operations() const noexcept;
 
  private:
@@ -132,6 +133,7 @@ class Appliance {
   Configuration configuration_;
   Supervision supervision_;
   Step step_ = Step::kNothing;
+  bool has_left_threads_ = false;
   NameLock name_lock_;  // destroyed after all that it protects, so declared before it
   AppliancePlan plan_;
   PoolSealing sealing_;

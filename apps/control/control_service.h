@@ -41,7 +41,7 @@ class ControlService final : public Service {
   Result<void> prepare() override;
   Result<void> create(ServiceContext& context) override;
   Result<void> sealed() override;
-  void stopped() noexcept override { thread_.stop(); }
+  bool stopped() noexcept override { return thread_.stop(), true; }
 
  private:
   bool is_allowed(int fd, uint32_t* user) const noexcept;

@@ -30,7 +30,7 @@ class HttpService final : public Service {
   Result<void> create(ServiceContext& context) override;
   Result<void> sealed() override;
   void request_drain() noexcept override { site_.is_ready = false; }
-  void stopped() noexcept override { thread_.stop(); }
+  bool stopped() noexcept override { return thread_.stop(), true; }
 
  private:
   Result<std::string> read_token() const;

@@ -102,9 +102,10 @@ class Service {
   virtual bool drains_alone() const noexcept { return true; }
 
   // The shards have stopped, or boot has failed at any step. The service ends its own threads here:
-  // everything that the context handed out is destroyed next. Called once or twice. Threads: the
-  // main thread's.
-  virtual void stopped() noexcept {}
+  // everything that the context handed out is destroyed next. Returns false if a thread hangs in
+  // the kernel and may still use that: the process then ends without destroying it. Called once or
+  // twice. Threads: the main thread's.
+  virtual bool stopped() noexcept { return true; }
 };
 
 }  // namespace bedplate

@@ -22,12 +22,12 @@ Result<void> RecordingThread::start(std::vector<Recording*> recordings) {
   return {};
 }
 
-void RecordingThread::stop() noexcept {
-  if (!is_running_) return;
+bool RecordingThread::stop() noexcept {
+  if (!is_running_) return true;
   is_running_ = false;
   must_stop_.store(true, std::memory_order_release);
   bell_.ring();
-  thread_.join_or_leave(kPatienceNs);
+  return thread_.join_or_leave(kPatienceNs);
 }
 
 // A ring before announce_sleep() is not lost: look() follows it.

@@ -20,7 +20,7 @@ class RecordingThread {
   RecordingThread() noexcept = default;
   RecordingThread(const RecordingThread&) = delete;
   RecordingThread& operator=(const RecordingThread&) = delete;
-  ~RecordingThread() { stop(); }
+  ~RecordingThread() { (void)stop(); }
 
   // Called before recordings are made, since they use its bell. Errors: no descriptor is left.
   Result<void> create() noexcept { return bell_.create(); }
@@ -32,9 +32,9 @@ class RecordingThread {
     is_begun_.store(true, std::memory_order_release);
     bell_.ring();
   }
-  // Waits for the thread to end. If it hangs in the file system, it is left running until the
-  // process ends.
-  void stop() noexcept;
+  // Waits for the thread to end. Returns false if it hangs in the file system: it is left running
+  // until the process ends, and still uses this and the recordings.
+  [[nodiscard]] bool stop() noexcept;
 
   Doorbell& bell() noexcept { return bell_; }
 

@@ -31,7 +31,7 @@ class RelayService final : public Service {
   void methods(ControlMethods& methods) override;
   void request_drain() noexcept override;
   bool is_drained() const noexcept override;
-  void stopped() noexcept override { recording_thread_.stop(); }
+  bool stopped() noexcept override { return recording_thread_.stop(); }
 
   RelaySettings& settings() noexcept { return settings_; }
 

@@ -75,7 +75,7 @@ class Eater final : public Service {
     eat("drains_alone");
     return true;
   }
-  void stopped() noexcept override { eat("stopped"); }
+  bool stopped() noexcept override { return eat("stopped"), true; }
 
   // On the first call from `where`, prints whether a block allocated here is charged to the
   // service's own account.
