@@ -264,6 +264,10 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayLegSetti
   if (address.port == 0 || farthest > 65535) {
     return refused(stream, what, "its port is not valid", "choose 1..65535, or with fec 1..65531");
   }
+  if (leg.fec && stream.format == StreamFormat::kUdp) {
+    return refused(stream, what, "fec is set, but FEC restores RTP, and format is \"udp\"",
+                   "leave fec out, or set format = \"auto\" or \"rtp\"");
+  }
   if (!leg.source.empty() && !ip.is_multicast()) {
     return refused(stream, what, "it has a source, but is not a multicast group",
                    "leave source out, or receive a group (224.0.0.0/4, ff00::/8)");
@@ -313,6 +317,10 @@ static Result<void> check(const RelayStreamSettings& stream, const RelayOutputSe
   if (output.fec && (!stream.has_fec || output.plain)) {
     return refused(stream, what, "fec is set, but there is no FEC for it",
                    "add a [tsrelay.stream.fec], and leave plain out: FEC needs RTP");
+  }
+  if (output.fec && stream.format == StreamFormat::kUdp && !output.adds_rtp) {
+    return refused(stream, what, "fec is set, but its packets have no RTP, which FEC needs",
+                   "set adds_rtp = true, or leave fec out");
   }
   if (output.plain && output.adds_rtp) {
     return refused(stream, what, "plain and adds_rtp are both set", "leave one of them out");

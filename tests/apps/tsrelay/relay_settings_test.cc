@@ -103,6 +103,19 @@ TEST(RelaySettings, WhatMakesNoSenseIsRefused) {
   refuses("no FEC for it");
 }
 
+TEST(RelaySettings, FecNeedsRtp) {
+  stream->has_fec = stream->outputs[0].fec = true;
+  CHECK(check(settings).ok());
+  stream->format = relay::StreamFormat::kUdp;
+  refuses("no RTP, which FEC needs");
+  stream->outputs[0].adds_rtp = true;
+  CHECK(check(settings).ok());
+  stream->legs[0].fec = true;
+  refuses("FEC restores RTP");
+  stream->format = relay::StreamFormat::kAuto;
+  CHECK(check(settings).ok());
+}
+
 // An address that no socket can send to is refused in the configuration.
 TEST(RelaySettings, OutputsThatCanNeverWork) {
   constexpr std::pair<const char*, const char*> kRefused[] = {
