@@ -104,10 +104,8 @@ Result<void> RelayService::plan(ServicePlan& plan) {
   plan.trace(std::move(traced));
   recording_files_.clear();
   recording_files_.resize(settings_.streams.size());
-  if (rotates()) {
-    plan.threads(1);
-    plan.descriptors(1, nullptr);
-  }
+  plan.descriptors(1, nullptr);  // the bell of the recordings' thread
+  if (rotates()) plan.threads(1);
   for (uint32_t i = 0; i < settings_.streams.size(); ++i) {
     BP_TRY(plan_stream(plan, i));
     const RelayStreamSettings& stream = settings_.streams[i];

@@ -5,6 +5,10 @@
 #include <cstring>
 #include <utility>
 
+#include "apps/tsrelay/relay_service.h"
+#include "tests/apps/boot/service_rig.h"
+#include "transport/sockets/network_watch.h"
+
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
@@ -155,4 +159,18 @@ TEST(RelaySettings, LegsThatCanNeverHaveAnything) {
     stream->legs[0].source = source;
     refuses("cannot be the address of a sender");
   }
+}
+
+TEST_GROUP_BASE(RelayPlan, service_rig::ServiceBodies){};
+
+// The bell of the recordings' thread exists without that thread, too.
+TEST(RelayPlan, HasADescriptorForTheBell) {
+  RelayService service;
+  RelayStreamSettings& stream = service.settings().streams.emplace_back();
+  stream.name = "news";
+  stream.legs.push_back({.address = "127.0.0.1:5004"});
+  configuration.services = {&service};
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  LONGS_EQUAL(1 + NetworkWatch::kDescriptors + 1, made.value().services[0].descriptors);
 }
