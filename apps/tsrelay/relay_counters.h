@@ -144,7 +144,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.gauge("readers", c.readers, "processes", "Processes that read the stream by messages.");
   table
       .counter("questions_dropped", c.questions_dropped, "messages",
-               "Refused requests to read: malformed, or all planned readers were there.")
+               "Refused requests to read: all planned readers were there.")
       .alert_as_it_grows(
           "{questions_dropped} requests to read it were refused so far: raise readers, or end "
           "readers that are not needed");

@@ -434,7 +434,7 @@ void RelayService::read(const Message& question) noexcept {
   const std::string_view text(reinterpret_cast<const char*>(question.payload.data()),
                               question.payload.size());
   if (question.loan.is_there()) question.loan.provider->release(question.loan);
-  if (text.size() < 2) return;
+  if (text.empty()) return;  // without a message number it has no answer
   const auto id = static_cast<AmId>(text[0]);
   for (const auto& instance : instances_) {
     if (instance->settings.name != text.substr(1) || !instance->loop->is_own_thread()) continue;
