@@ -179,7 +179,9 @@ void OutputGroup::move(size_t index, OutputGroup& other) noexcept {
   Output& output = *members_[index];
   const uint64_t had_end = index < member_ ? block_end_ : index == member_ ? number_ : next_;
   const uint64_t wanted = std::max(had_end, output.first_number);
-  if (other.next_ > wanted) output.counters->dropped.add(other.next_ - wanted);
+  for (uint64_t number = wanted; number < other.next_; ++number) {
+    if (wants(output, ring_->at(number), number)) output.counters->dropped.add(1);
+  }
   output.first_number = wanted;
   output.counters->is_aside.set(&other == aside_ ? 1 : 0);
   members_.erase(members_.begin() + static_cast<std::ptrdiff_t>(index));

@@ -421,6 +421,22 @@ TEST(RelayStream, WhatMovesInTheMiddleOfAPacketIsCountedRight) {
   LONGS_EQUAL(0, r.kept_count());
 }
 
+TEST(RelayStream, AMutedOutputThatMovesHasDroppedNothing) {
+  RelayRig& r = make(1, 2);
+  r.create();
+  r.outputs[1].mute(true, r.stream.ring().end());
+  r.out.room = 0;
+  for (uint32_t i = 0; i < 3; ++i) r.give(0, r.rtp(i));
+  r.work();
+  for (const Output& output : r.outputs) {
+    r.out.owner.failed(r.out.owner.context, EHOSTUNREACH, output.to);
+  }
+  LONGS_EQUAL(3, r.output(0).dropped.read());
+  LONGS_EQUAL(0, r.output(1).dropped.read());
+  r.work();
+  LONGS_EQUAL(0, r.kept_count());
+}
+
 TEST(RelayStream, WhatIsThereTogetherGoesToEachOutputInARow) {
   RelayRig& r = make(1, 3);
   r.create();
