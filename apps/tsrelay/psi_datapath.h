@@ -22,7 +22,7 @@ class SectionReader {
   // done(section) for each section that is complete; its CRC is not checked yet.
   template <typename Done>
   void add(std::span<const std::byte> payload, bool begins_unit, Done done) noexcept;
-  // A packet is missing: drops the incomplete section.
+  // A packet is or may be missing: drops the incomplete section.
   void restart() noexcept { is_open_ = false; }
 
  private:

@@ -62,13 +62,9 @@ void TsInspector::check_counter(const TsPacket& packet, Pid& pid) noexcept {
   const bool is_same = packet.counter == pid.counter;
   const bool is_next = packet.counter == ((pid.counter + 1) & 0x0F);
   const bool repeats = !is_first && is_same && packet.has_payload;
-  if (!is_first) {
-    const bool is_right = packet.has_payload ? is_next || (is_same && !pid.is_repeated) : is_same;
-    if (!is_right) {
-      ++report_.continuity_errors;
-      tables_.restart(packet.pid);
-    }
-  }
+  const bool is_right = packet.has_payload ? is_next || (is_same && !pid.is_repeated) : is_same;
+  if (!is_first && !is_right) ++report_.continuity_errors;
+  if (is_first || !is_right) tables_.restart(packet.pid);  // its section may lack a part
   pid.is_repeated = repeats;
   pid.counter = packet.counter;
   pid.gap = gap;

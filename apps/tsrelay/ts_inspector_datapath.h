@@ -62,8 +62,8 @@ class TsInspector {
   // Counts missing tables and PIDs. Forgets silent clocks that no PMT names, and the bit rate if
   // PCRs have stopped. Called periodically; inspect() does it, too.
   void look_for_missing(uint64_t now_ns) noexcept;
-  // Does not count a gap before the next packet as an error: continuity counters and PCR distances
-  // begin anew after it. Called when the sender's numbers begin anew.
+  // Does not count a gap before the next packet as an error: continuity counters, PCR distances and
+  // sections begin anew after it. Called when the sender's numbers begin anew.
   void forgive_gap() noexcept { ++gap_; }
   // Forgets the state of the stream: the next packets are from another sender. The counts continue.
   void forget() noexcept;

@@ -73,7 +73,7 @@ class TsTables {
   void count_scrambled(uint16_t pid) noexcept {
     ++(pid == kPatPid ? report_->pat_errors : report_->pmt_errors);
   }
-  // A packet is missing: drops the incomplete section.
+  // A packet is or may be missing: drops the incomplete section.
   void restart(uint16_t pid) noexcept {
     if (pid == kPatPid) pat_reader_.restart();
     if (entries_[pid].program != kNone) programs_[entries_[pid].program].reader.restart();

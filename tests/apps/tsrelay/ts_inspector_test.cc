@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/examples/ts_generator.h"
+#include "tests/apps/tsrelay/ts_mux.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -105,6 +106,22 @@ TEST(TsInspector, Continuity) {
   inspector->forgive_gap();
   run(100 * kMs);
   LONGS_EQUAL(0, faults(2));
+}
+
+TEST(TsInspector, ASectionDoesNotGoOnBehindAForgivenGap) {
+  TsMux mux;
+  std::vector<MadeProgram> programs(60);
+  for (uint16_t i = 0; i < 60; ++i) {
+    programs[i].number = static_cast<uint16_t>(i + 1);
+    programs[i].pid = static_cast<uint16_t>(0x100 + i);
+  }
+  const Bytes before = mux.table(kPatPid, made_pat(programs, {.version = 1}));
+  const Bytes behind = mux.table(kPatPid, made_pat(programs, {.version = 2}));
+  LONGS_EQUAL(2 * kTsPacketBytes, behind.size());
+  inspector->inspect(std::span(before).first(kTsPacketBytes), now);
+  inspector->forgive_gap();
+  inspector->inspect(std::span(behind).subspan(kTsPacketBytes), now);
+  LONGS_EQUAL(0, faults());
 }
 
 TEST(TsInspector, Discontinuity) {
