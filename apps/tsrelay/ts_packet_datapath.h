@@ -14,7 +14,9 @@ inline constexpr uint16_t kPatPid = 0;
 inline constexpr uint16_t kNullPid = 0x1FFF;
 inline constexpr uint32_t kPidCount = 8192;
 inline constexpr uint64_t kPcrHz = 27'000'000;
-inline constexpr uint64_t kPcrModulus = (uint64_t{1} << 33) * 300;  // a PCR wraps around here
+inline constexpr uint32_t kPcrExtensions = 300;  // the extension counts from 0 to 299
+inline constexpr uint64_t kPcrModulus =
+    (uint64_t{1} << 33) * kPcrExtensions;  // a PCR wraps around here
 
 // Whether `bytes` are whole packets, each with its sync byte.
 inline bool are_ts_packets(std::span<const std::byte> bytes) noexcept {
@@ -40,8 +42,8 @@ struct TsPacket {
 };
 
 // Parses a packet. Requires: `bytes` has kTsPacketBytes. Returns false if it is malformed: it has
-// no sync byte, or its adaptation field does not fit into it, or is too short for its PCR. A
-// malformed PCR may be up to 211 ticks beyond kPcrModulus.
+// no sync byte, or its adaptation field does not fit into it, or is too short for its PCR. Ignores
+// a PCR whose extension is over 299, so each PCR is below kPcrModulus.
 constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   if (load_u8(bytes) != kTsSync) return false;
   const uint16_t second = load_u16(bytes + 1);
@@ -68,12 +70,13 @@ constexpr bool parse_ts(const std::byte* bytes, TsPacket* packet) noexcept {
   if (length < 7) return false;
   const uint64_t base = uint64_t{load_u32(bytes + 6)} << 1 | load_u8(bytes + 10) >> 7;
   const uint16_t extension = load_u16(bytes + 10) & 0x1FF;
+  if (extension >= kPcrExtensions) return true;
   packet->has_pcr = true;
-  packet->pcr = base * 300 + extension;
+  packet->pcr = base * kPcrExtensions + extension;
   return true;
 }
 
-// The distance from `from` to `to`. If both are below kPcrModulus, so is the distance.
+// The distance from `from` to `to`, below kPcrModulus. Requires: so are both.
 constexpr uint64_t pcr_distance(uint64_t from, uint64_t to) noexcept {
   return to >= from ? to - from : to + kPcrModulus - from;
 }

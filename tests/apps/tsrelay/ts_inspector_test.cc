@@ -264,6 +264,17 @@ TEST(TsInspector, APcrThatComesTwiceIsNoDiscontinuity) {
   DOUBLES_EQUAL(static_cast<double>(rate), static_cast<double>(report().bits_per_second), 1e4);
 }
 
+TEST(TsInspector, APcrWithAnExtensionOver299IsIgnored) {
+  const Bytes made = TsMux().plain(0x100, kPcrModulus - 1);
+  std::copy(made.begin(), made.end(), packet);
+  TsPacket parsed;
+  CHECK(parse_ts(packet, &parsed) && parsed.has_pcr);
+  CHECK_EQUAL(kPcrModulus - 1, parsed.pcr);
+  store_u16(packet + 10, load_u16(packet + 10) + 1);  // the extension is 300
+  CHECK(parse_ts(packet, &parsed));
+  CHECK_FALSE(parsed.has_pcr);
+}
+
 TEST(TsInspector, AdaptationFieldsThatAreTooLong) {
   TsPacket parsed;
   next_of(TsGenerator::kVideoPid);
