@@ -137,7 +137,10 @@ void FecReceiver::work() noexcept {
 bool FecReceiver::recover(const FecPacket& packet, uint16_t sequence) noexcept {
   BP_DCHECK(!has(sequence) && packet.index_of(sequence) < packet.count);
   std::byte* buffer = sink_->take_buffer();
-  if (buffer == nullptr) return false;
+  if (buffer == nullptr) {
+    ++report_.unrecoverable;
+    return false;
+  }
   const auto refuse = [&] {
     ++report_.malformed;
     sink_->give_buffer(buffer);

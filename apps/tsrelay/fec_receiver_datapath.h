@@ -44,7 +44,7 @@ struct FecReceiverReport {
   uint64_t packets = 0;        // FEC packets received
   uint64_t recovered = 0;      // media packets
   uint64_t malformed = 0;      // not FEC of this kind, or a recovery that yields no packet
-  uint64_t unrecoverable = 0;  // sets dropped while they lacked more than one packet
+  uint64_t unrecoverable = 0;  // sets dropped while they lacked packets, or as no buffer was free
 };
 
 class FecReceiver {

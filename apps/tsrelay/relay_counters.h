@@ -80,7 +80,7 @@ inline void describe(CounterTable& table, StreamCounters& c) {
   table.counter("fec_recovered", c.fec_recovered, "packets", "Packets recovered by FEC.");
   table
       .counter("fec_unrecoverable", c.fec_unrecoverable, "sets",
-               "FEC sets in which more than one packet stayed missing.")
+               "FEC sets dropped: more than one packet stayed missing, or no buffer was free.")
       .alert_as_it_grows(
           "FEC could not recover {fec_unrecoverable} sets so far: use FEC with columns and "
           "rows, or a second leg");

@@ -65,6 +65,7 @@ struct Receiving final : FecReceiverSink {
   std::vector<std::vector<std::byte>> items;
   std::map<uint32_t, int> holds;
   std::map<uint16_t, std::vector<std::byte>> back;
+  bool has_buffers = true;
 
   Receiving() { receiver->create(*this, kBufferBytes); }
   std::span<const std::byte> bytes_of(uint32_t item) noexcept override { return items[item]; }
@@ -72,7 +73,9 @@ struct Receiving final : FecReceiverSink {
   void let_go(uint32_t item) noexcept override {
     if (--holds[item] == 0) holds.erase(item);
   }
-  std::byte* take_buffer() noexcept override { return new std::byte[kBufferBytes]; }
+  std::byte* take_buffer() noexcept override {
+    return has_buffers ? new std::byte[kBufferBytes] : nullptr;
+  }
   void give_buffer(std::byte* buffer) noexcept override { delete[] buffer; }
   uint32_t recovered(std::byte* buffer, uint32_t bytes) noexcept override {
     items.push_back({buffer, buffer + bytes});
@@ -328,6 +331,23 @@ TEST(Fec, SumsThatMakeNoPacketAreRefused) {
     LONGS_EQUAL(0, receiving.back.size());
     CHECK(receiving.receiver->report().malformed >= 2);
   }
+}
+
+TEST(Fec, ASetWithoutABufferIsCounted) {
+  Sending sending(4, 4, false);
+  Receiving receiving;
+  receiving.has_buffers = false;
+  size_t given = 0;
+  for (uint32_t i = 0; i < 64; ++i) {
+    const auto one = packet(dice, static_cast<uint16_t>(i), 188);
+    sending.add(one);
+    if (i != 40) receiving.media(one);
+    for (; given < sending.made.size(); ++given) receiving.fec(sending.made[given].bytes);
+  }
+  LONGS_EQUAL(1, receiving.receiver->report().unrecoverable);
+  LONGS_EQUAL(0, receiving.receiver->report().malformed);
+  receiving.receiver->restart();
+  LONGS_EQUAL(0, receiving.holds.size());
 }
 
 TEST(Fec, AJumpOfNumbersLetsEverythingGo) {
