@@ -64,10 +64,13 @@ inline void describe(CounterTable& table, StreamCounters& c) {
       .alert_as_it_grows(
           "{late} packets arrived too late so far: raise window_ms, or find what delays them in "
           "the network");
-  table.counter("restarts", c.restarts, "restarts", "Restarts of a sender's sequence numbers.");
+  table.counter("restarts", c.restarts, "restarts",
+                "Times that sequence numbers began anew: of the sender, of another one, or for "
+                "the drain.");
   table.counter("rtp_added", c.rtp_added, "packets",
                 "Packets that arrived without RTP headers and got some.");
-  table.gauge("held", c.held, "packets", "Packets held for outputs, recordings or readers.");
+  table.gauge("held", c.held, "packets",
+              "Packets held: in the window, for FEC, or for outputs, recordings or readers.");
   table
       .gauge("window_peak", c.window_peak, "packets",
              "The largest distance of a received packet from the first missing one, in packets.")
@@ -84,16 +87,19 @@ inline void describe(CounterTable& table, StreamCounters& c) {
       .alert_as_it_grows(
           "FEC could not recover {fec_unrecoverable} sets so far: use FEC with columns and "
           "rows, or a second leg");
-  table.counter("fec_malformed", c.fec_malformed, "packets", "Malformed FEC packets.")
+  table
+      .counter("fec_malformed", c.fec_malformed, "packets",
+               "FEC packets that are malformed, or whose sum yields no packet.")
       .alert_as_it_grows(
           "{fec_malformed} packets at a leg's FEC ports were malformed so far: check what sends "
           "to its port + 2 and + 4, and with which FEC");
   table
       .counter("fec_unprotected", c.fec_unprotected, "sets",
-               "Rows and columns sent without FEC, because of a gap or too few buffers.")
+               "Rows and columns sent without FEC: because of a gap, too few buffers, or too long "
+               "packets.")
       .alert_as_it_grows(
           "{fec_unprotected} rows and columns were sent without FEC so far: packets are missing "
-          "in the input, or outputs hold its buffers");
+          "in the input, outputs hold its buffers, or buffer_bytes is too low");
   table.counter("fec_sent", c.fec_sent, "packets", "FEC packets made for outputs.");
   table.counter("ts_packets", c.ts_packets, "packets", "TS packets.");
   table.counter("ts_null_packets", c.ts_null_packets, "packets", "TS null packets.");
@@ -226,7 +232,9 @@ inline void describe(CounterTable& table, LegCounters& c) {
       .no_alert("they are put in order: the stream's late counts those that came too late");
   table.gauge("jitter_ns", c.jitter_ns, "ns", "Interarrival jitter, RFC 3550.");
   table.counter("senders", c.senders, "senders", "Senders of this leg, one after the other.");
-  table.boolean("is_silent", c.is_silent, "No packet has arrived for sender_timeout_ms.")
+  table
+      .boolean("is_silent", c.is_silent,
+               "No packet that it can forward has arrived for sender_timeout_ms.")
       .no_alert("the alert of comes says so, with the cause");
   table.counter("silences", c.silences, "silences", "Times that the leg fell silent.");
   std::string words;
@@ -242,7 +250,7 @@ inline void describe(CounterTable& table, LegCounters& c) {
           "network, and its counters of drops");
   table
       .counter("foreign", c.foreign, "packets",
-               "Packets dropped: from a second sender at the same time.")
+               "Packets dropped: from another sender than the leg's, or empty before it has one.")
       .alert_as_it_grows(
           "a second sender sends to it, and {foreign} packets were dropped so far: stop one of "
           "the two, or give it another address");
@@ -341,24 +349,23 @@ inline void describe(CounterTable& table, RecordingCounters& c) {
   table.counter("packets", c.packets, "packets", "Packets written.").at_a_glance("packets");
   table.counter("bytes", c.bytes, "bytes", "Bytes written.").at_a_glance("bytes");
   table
-      .counter(
-          "dropped", c.dropped, "packets",
-          "Packets dropped, oldest first, because the disk was too slow or no file was available.")
+      .counter("dropped", c.dropped, "packets",
+               "Packets dropped because the disk was too slow, or no file was available.")
       .at_a_glance("dropped")
       .refusals_of("stream.queue_packets")
       .alert_as_it_grows(
-          "the disk is too slow, and {dropped} packets are missing in it: check the drive, and "
-          "what else writes to it");
+          "{dropped} packets are missing in it: the disk was too slow, or no file was available: "
+          "check the drive, what else writes to it, and the log");
   table.counter("errors", c.errors, "packets", "Writes that failed.")
       .alert_as_it_grows(
           "{errors} writes failed so far: check whether the disk is full, and what the kernel's "
           "log says about it");
   table
       .counter("foreign", c.foreign, "packets",
-               "Datagrams that are no transport stream, and are not recorded.")
+               "Datagrams with a TS packet without its sync byte, which are not recorded.")
       .alert_as_it_grows(
-          "{foreign} datagrams were no transport stream, and are not in it: check what the "
-          "sender sends");
+          "{foreign} datagrams had a TS packet without its sync byte, and are not in it: check "
+          "what the sender sends");
   table.counter("files", c.files, "files", "Files begun, or continued after a start.");
   table.gauge("file", c.file, "number", "The number in the name of the current file.");
   table.boolean("is_next_ready", c.is_next_ready, "The next file, if there is one, is empty.");
@@ -381,7 +388,7 @@ inline void describe(CounterTable& table, ReaderCounters& c) {
   table.counter("packets", c.packets, "packets", "Packets lent to processes.");
   table
       .counter("dropped", c.dropped, "packets",
-               "Packets dropped, oldest first, because a reader held too many.")
+               "Packets dropped, oldest first, because a reader held too many or read too slowly.")
       .refusals_of("stream.queue_packets")
       .alert_as_it_grows(
           "a reader is too slow, and {dropped} packets were dropped so far: it must return "

@@ -320,8 +320,9 @@ TEST(CounterAlerts, WhatTheRelayLosesOrDrops) {
                                        "the kernel refused to send 3 packets so far: check the "
                                        "route, the MTU and the firewall\n");
   Grown::expect<relay::RecordingCounters>(directory, "dropped",
-                                          "the disk is too slow, and 3 packets are missing in "
-                                          "it: check the drive, and what else writes to it\n");
+                                          "3 packets are missing in it: the disk was too slow, "
+                                          "or no file was available: check the drive, what else "
+                                          "writes to it, and the log\n");
   Grown::expect<relay::RecordingCounters>(directory, "errors",
                                           "3 writes failed so far: check whether the disk is "
                                           "full, and what the kernel's log says about it\n");
