@@ -174,10 +174,8 @@ class MappedImage final : public MadeDevice {
     shutdown(end_.number(), SHUT_WR);
     const Report report =
         hear(end_.number(), "unmapping the Ceph image " + name_, kUnmapNs + kSlackNs);
-    if (report.error == 0) {
-      reap(child_);
-      return;
-    }
+    reap(child_);
+    if (report.error == 0) return;
     log_error(
         error_while("unmapping %s, which is %s", name_.c_str(), path_.c_str())
             .set_answer_errno(report.error)

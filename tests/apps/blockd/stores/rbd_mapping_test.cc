@@ -357,6 +357,7 @@ TEST(RbdMapping, AnImageThatStaysMappedIsSaid) {
   device.value().reset();
   STRCMP_CONTAINS("unmapping rbd/disk, which is", capture.text().c_str());
   STRCMP_CONTAINS("Input/output error", capture.text().c_str());
+  CHECK_FALSE(has_child());
 }
 
 TEST(RbdMapping, TheRealBusWritesWhatItIsTold) {
