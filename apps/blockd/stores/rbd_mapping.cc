@@ -213,6 +213,7 @@ Error refused(const RbdImage& image, const CephSettings& ceph, int number) {
                             "'profile rbd' and osd 'profile rbd pool=%s'",
                             ceph.keyring.c_str(), user, image.pool.c_str());
     case EINVAL:
+      if (!image.is_writable) return error.set_cure("see dmesg");
       return error.set_cure("enable the lock that a writable image needs: rbd feature enable %s "
                             "exclusive-lock; else see dmesg",
                             name.c_str());
@@ -227,6 +228,9 @@ Error refused(const RbdImage& image, const CephSettings& ceph, int number) {
                             name.c_str());
     case ETIMEDOUT:
       error.set_answer("there was no result within %u s", ceph.timeout_s);
+      if (!image.is_writable) {
+        return error.set_cure("check whether monitors and OSDs run (ceph -s)");
+      }
       return error.set_cure("check whether monitors and OSDs run (ceph -s), and whether another "
                             "client has locked it (rbd status %s)",
                             name.c_str());

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -295,6 +296,18 @@ TEST(RbdMapping, EachRefusalHasItsCure) {
     STRCMP_CONTAINS(
         (std::string("mapping the Ceph image rbd/disk as client.bed: ") + each.said).c_str(),
         problem().c_str());
+    CHECK(test::eventually([] { return !has_child(); }));
+  }
+}
+
+TEST(RbdMapping, AnImageThatIsOnlyReadNeedsNoLock) {
+  image.is_writable = false;
+  for (const auto& [error, said] : {std::pair(EINVAL, "Invalid argument; see dmesg"),
+                                    std::pair(ETIMEDOUT, "OSDs run (ceph -s)")}) {
+    bus.add_error = error;
+    const std::string its = problem();
+    STRCMP_CONTAINS(said, its.c_str());
+    CHECK(its.find("lock") == std::string::npos);
     CHECK(test::eventually([] { return !has_child(); }));
   }
 }
