@@ -113,6 +113,7 @@ class File {
   // Its length when it was opened; for a block device, its capacity.
   uint64_t bytes() const noexcept { return options_.bytes; }
   uint32_t alignment_bytes() const noexcept { return options_.alignment_bytes; }
+  bool tells_extents() const noexcept { return options_.tells_extents; }
   bool is_polled() const noexcept { return !options_.polled.is_none(); }
 
   // For the backend: the descriptor, and the file's index among the shard's files.

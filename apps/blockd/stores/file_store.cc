@@ -34,11 +34,11 @@ FileAction action_of(const StoreOperation& operation) noexcept {
 }  // namespace
 
 FileStore::FileStore(File& file, uint64_t bytes) noexcept
-    : VolumeStore(
-          nullptr, bytes != 0 ? bytes : align_down(file.bytes(), block_bytes_of(file)),
-          block_bytes_of(file),
-          // If a device cannot zero by itself, the kernel writes zeros to it: not fast.
-          {.has_extents = !is_block_device(file.fd()), .zeroes_fast = !is_block_device(file.fd())}),
+    : VolumeStore(nullptr, bytes != 0 ? bytes : align_down(file.bytes(), block_bytes_of(file)),
+                  block_bytes_of(file),
+                  // If a device cannot zero by itself, the kernel writes zeros to it: not fast.
+                  {.has_extents = file.tells_extents() && !is_block_device(file.fd()),
+                   .zeroes_fast = !is_block_device(file.fd())}),
       file_(file),
       is_device_(is_block_device(file.fd())),
       may_grow_(bytes == 0) {

@@ -11,8 +11,8 @@ namespace bedplate {
 class FileStore final : public VolumeStore {
  public:
   // Stores the volume in the first `bytes` of `file`, which outlives this. If `bytes` is 0, it uses
-  // all whole blocks of the file, also after the file grows. Requires: the file is that long; a
-  // file that is no block device is planned with tells_extents.
+  // all whole blocks of the file, also after the file grows. It has extents if the file tells them
+  // and is no block device. Requires: the file is that long.
   FileStore(File& file, uint64_t bytes) noexcept;
 
   // The length of a block of `file`.

@@ -50,12 +50,12 @@ TEST_GROUP(FileStore) {
     files->close(test::kPatienceNs);
     std::free(memory);
   }
-  void open(uint64_t bytes = 0) {
+  void open(uint64_t bytes = 0, bool tells_extents = true) {
     const FileOptions options = {.name = "volume0",
                                  .fd = fd.number(),
                                  .operation_count_max = 4,
                                  .bytes = kBytes,
-                                 .tells_extents = true,
+                                 .tells_extents = tells_extents,
                                  .counters = &counters};
     CHECK(files->open({&options, 1}, *thread, keys).ok());
     store = std::make_unique<FileStore>(*files->find("volume0"), bytes);
@@ -96,6 +96,12 @@ TEST(FileStore, HasTheBytesOfItsFile) {
   LONGS_EQUAL(512, store->block_bytes());
   CHECK(store->has_extents() && store->zeroes_fast());
   POINTERS_EQUAL(nullptr, store->memory());
+}
+
+// A regular file that the configuration calls a device was opened without them.
+TEST(FileStore, HasExtentsOnlyIfItsFileTellsThem) {
+  open(0, false);
+  CHECK_FALSE(store->has_extents());
 }
 
 TEST(FileStore, ReadsWhatItWroteAndFlushes) {
