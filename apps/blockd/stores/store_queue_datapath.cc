@@ -55,6 +55,7 @@ void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
                         StoreCounters& counters) noexcept {
   BP_ASSERT(buffers.size() == shape.buffer_bytes && buffers.size() >= kBufferBytesMin);
   BP_ASSERT(memory.size() == bytes_for(shape) && store.memory() == nullptr);
+  BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kBlockBytesMax == 0);
   BP_ASSERT(store.block_bytes() >= kBlockBytesMin && store.block_bytes() <= kBlockBytesMax);
   BP_ASSERT(std::has_single_bit(store.block_bytes()) && tasks_.empty());
   store_ = &store;
