@@ -121,7 +121,7 @@ Result<FilePlan> BlockService::file_plan(size_t volume_index) {
   return file;
 }
 
-// The shard of each volume, by its index in the configuration.
+// Notes which shards have volumes. `shards`: that of each volume, in the configuration's order.
 void BlockService::assign_shards(const Configuration& configuration,
                                  const std::vector<uint32_t>& shards) {
   volume_shards_ = number_shards(shards, options_.volumes);

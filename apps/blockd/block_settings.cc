@@ -129,7 +129,8 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
       .help("Memory for data in transit between the store and clients; a volume in memory needs "
             "none. The largest request takes 32 MiB.");
   table.integer("operations", &settings.queue.task_count, 1, 1024)
-      .help("The most operations in flight in the store; further requests wait.");
+      .help("The most operations at once, in the store or waiting for an earlier write; further "
+            "requests wait.");
   table.boolean("read_only", &settings.read_only).help("Refuses writes with EPERM.");
   table.choice("pages", &settings.pages, kPageChoices)
       .otherwise("those of the pool")
@@ -177,8 +178,8 @@ void describe(ConfigurationTable& table, BlockdSettings& settings) {
             "Each volume is placed on the NUMA node of its drive, if a shard is there, and "
             "among these shards on the one with the fewest volumes.");
   table.integer("max_connections", &settings.max_connections, 1, 4096)
-      .help("The most clients at once. Their buffers, 128 KiB for each, are planned; further "
-            "connections are closed at once.");
+      .help("The most clients at once. Their buffers, 128 KiB for each and as much again with TLS, "
+            "are planned; further connections are closed at once.");
   table.integer("requests_per_connection", &settings.requests_per_connection, 1, 1024)
       .help("The most requests in flight on one connection.");
   table.integer("handshake_timeout_ms", &settings.handshake_timeout_ms, 100, 600'000)

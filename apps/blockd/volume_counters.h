@@ -62,13 +62,14 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
 }
 
 inline void describe(CounterTable& table, StoreCounters& c) {
-  table.gauge("operations", c.operations, "operations", "Operations in flight in the store.");
+  table.gauge("operations", c.operations, "operations",
+              "Operations in the store, or waiting for an earlier write.");
   table
       .gauge("operations_peak", c.operations_peak, "operations",
-             "The most operations in flight in the store at once.")
+             "The most operations at once, in the store or waiting for an earlier write.")
       .peak_of("volume.operations", "Further requests wait for an operation to end.");
   table.gauge("operations_max", c.operations_max, "operations",
-              "The limit of operations in flight in the store; further requests wait.");
+              "The limit of operations at once; further requests wait.");
   table.gauge("requests_waiting", c.requests_waiting, "requests",
               "Requests that wait for an operation of the store, or for a buffer.");
   table.gauge("buffer_bytes", c.buffer_bytes, "bytes", "Used memory of its buffers.");
@@ -84,7 +85,8 @@ inline void describe(CounterTable& table, StoreCounters& c) {
                 "Operations completed by the store.");
   table
       .gauge("silent_ns", c.silent_ns, "ns",
-             "How long the store has completed no operation while some are in flight; 0: none is.")
+             "How long the store has completed no operation while it has some, else 0; measured "
+             "twice a second.")
       .alert_from(5 * kNsPerSecond,
                   "its store {place} has completed nothing for {silent_ns} (operations in "
                   "flight: {operations})");
