@@ -52,7 +52,7 @@ struct Volume {
   nbd::ExportInfo* exported = nullptr;
   StoreCounters* store_counters = nullptr;  // set if it has a queue
 
-  // For the control thread, which logs the state of its store.
+  // For the main thread, which logs the state of its store.
   StoreSilence silence;
   bool has_told_failure = false;
 };

@@ -37,7 +37,7 @@ struct alignas(kCacheLineBytes) StoreCounters {
   Counter errors;
   Counter has_failed_flush;
   Counter operations_ended;
-  Counter silent_ns;  // written by the control thread (StoreSilence)
+  Counter silent_ns;  // written by the main thread (StoreSilence)
 };
 
 inline void describe(CounterTable& table, VolumeCounters& c) {

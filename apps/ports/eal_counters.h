@@ -1,4 +1,4 @@
-// The counters of EAL: one set for the process. The control thread writes it.
+// The counters of EAL: one set for the process. The main thread writes it.
 #pragma once
 
 #include "platform/counter_table.h"

@@ -41,7 +41,7 @@ class OpenPort final : public DatagramNetwork {
   Result<void> check_forwarding_to(const OpenPort& other) const;
   // Forwards all received frames to `other`, which outlives this. Called after create() of both.
   void forward_to(OpenPort& other) noexcept;
-  // Observes the device; stops using its queues once it is gone. Threads: the control thread.
+  // Observes the device; stops using its queues once it is gone. Threads: the main thread.
   void watch() noexcept;
 
  private:

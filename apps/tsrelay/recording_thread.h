@@ -1,5 +1,5 @@
 // Empties the next files of recordings on a thread of its own: it may take long, and neither a
-// shard nor the control thread may wait for it.
+// shard nor the main thread may wait for it.
 //
 // It sleeps until its bell rings. A recording rings it when it begins to write the empty file, and
 // when the last write to a full file has ended. The service's tick rings it to retry failed files.

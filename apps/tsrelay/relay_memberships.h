@@ -7,7 +7,7 @@
 // It also rejoins a group periodically while its leg gets nothing: a switch may have forgotten this
 // machine, or the kernel may have forgotten the group (an MTU below 68 does that).
 //
-// Threads: the control thread. The kernel may block it while interfaces change, and no shard may
+// Threads: the main thread. The kernel may block it while interfaces change, and no shard may
 // wait for that.
 #pragma once
 

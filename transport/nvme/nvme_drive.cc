@@ -106,9 +106,9 @@ void NvmeDrive::shut_down(void* self) noexcept {
   drive.look();
 }
 
-// ---- From the control thread --------------------------------------------------------------------
+// ---- From the main thread -----------------------------------------------------------------------
 
-// The kernel resets the device on close, which takes long enough to delay a shard. So the control
+// The kernel resets the device on close, which takes long enough to delay a shard. So the main
 // thread does it.
 void NvmeDrive::tick() noexcept {
   if (must_close_.exchange(false, std::memory_order_acquire)) device_.close();

@@ -62,7 +62,7 @@ class NvmeDrive {
   const NvmeNamespace& space(size_t index) const noexcept { return controller_.space(index); }
 
   // Closes the device if the kernel has asked for it, and the drive is released. Called now and
-  // then. Threads: the process's control thread, which is no shard.
+  // then. Threads: the main thread, which is no shard.
   void tick() noexcept;
   // Requests the shutdown. Call it after the last operation was begun: later ones answer EIO.
   // Threads: any.

@@ -6,7 +6,7 @@
 // shards move to these shards, and the memory planned for the other pairs stays unused.
 // preflight() asks a drive for its properties before memory is taken: it starts the drive with
 // temporary memory, and stops it again.
-// Threads: the main thread and the control thread, unless a function names another.
+// Threads: the main thread, unless a function names another.
 #pragma once
 
 #include <deque>

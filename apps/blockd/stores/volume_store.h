@@ -56,8 +56,7 @@ class VolumeStore {
   // kExtents only with has_extents().
   virtual void begin(StoreOperation& operation) noexcept = 0;
 
-  // Updates bytes() if the store has grown. Threads: the control thread. It never waits for the
-  // store.
+  // Updates bytes() if the store has grown. It never waits for the store. Threads: the main thread.
   virtual void look_at_size() noexcept {}
 
   // The address of its bytes, if the store is memory; else nullptr.

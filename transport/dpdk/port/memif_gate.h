@@ -49,7 +49,7 @@ class MemifGate {
 };
 
 // Closes all gates, and waits until no burst is in progress. No burst begins until every caller has
-// opened the gates again. Threads: EAL's, the main thread and the control thread.
+// opened the gates again. Threads: EAL's, and the main thread.
 void close_memif_gates() noexcept;
 void open_memif_gates() noexcept;
 

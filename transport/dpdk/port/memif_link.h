@@ -8,7 +8,7 @@
 
 namespace bedplate {
 
-// One client. Threads: one at a time: the main thread, then the control thread.
+// One client. Threads: the main thread.
 class MemifClient {
  public:
   // Starts port `number` of DPDK; stops it first if it was started. The gates are closed meanwhile

@@ -44,8 +44,7 @@ MbufShape mbuf_shape(uint32_t mtu_bytes, uint32_t buffer_count) noexcept;
 // The part of EAL's heap that one port needs.
 uint64_t port_heap_bytes(const PortOptions& options) noexcept;
 
-// Threads: before the seal, the main thread; from then on watch() is the control thread's, and
-// queues are their shards' (port_queue_datapath.h).
+// Threads: the main thread; from the seal on, queues are their shards' (port_queue_datapath.h).
 class Port {
  public:
   static constexpr uint32_t kQueueCountMax = 32;

@@ -1,7 +1,6 @@
 // A port's counters: one set for the port and one for each queue. The main thread writes the port's
-// set until the seal, and the control thread from then on. Each queue's shard writes its set. Any
-// thread or process reads them. describe() has the unit and meaning of each. Port::watch() copies
-// the device's own counters (missed, errors).
+// set, and each queue's shard writes its set. Any thread or process reads them. describe() has the
+// unit and meaning of each. Port::watch() copies the device's own counters (missed, errors).
 #pragma once
 
 #include "platform/cache_line.h"
