@@ -41,7 +41,7 @@ LinkGroup* Memberships::join(Holder& holder, const IpAddress& group, const IpAdd
   LinkGroup* its = find_group(group);
   IpAddress others[kSourceCountMax];
   const bool is_full =
-      its != nullptr && has_source && !its->wants_all() && sources(*its, others) == kSourceCountMax;
+      its != nullptr && has_source && sources(*its, others) == kSourceCountMax;
   if (its == nullptr) {
     its = std::find_if(&groups_[0], &groups_[0] + count_max_,
                        [](const LinkGroup& one) { return !one.is_used(); });
@@ -121,15 +121,16 @@ uint32_t Memberships::sources(const LinkGroup& group,
                               IpAddress (&sources)[kSourceCountMax]) const noexcept {
   const auto index = static_cast<uint32_t>(&group - &groups_[0]);
   BP_ASSERT(index < count_max_);
-  BP_DCHECK(!group.wants_all());
   uint32_t count = 0;
-  for (uint32_t i = 0; i < count_max_ && count < kSourceCountMax; ++i) {
+  for (uint32_t i = 0; i < count_max_; ++i) {
     const Membership& one = memberships_[i];
     if (one.group != index || one.source.family == 0) continue;
     const bool is_there = std::any_of(sources, sources + count, [&](const IpAddress& other) {
       return is_same(other, one.source);
     });
-    if (!is_there) sources[count++] = one.source;
+    if (is_there) continue;
+    BP_ASSERT(count < kSourceCountMax);  // join() refuses more
+    sources[count++] = one.source;
   }
   return count;
 }

@@ -35,8 +35,8 @@ struct LinkGroup {
 class Memberships {
  public:
   static constexpr uint32_t kNone = ~uint32_t{0};
-  // The most sources of one group in a report. If no member of the group wants all sources, join()
-  // refuses more.
+  // The most sources of one group, which fit into a report. The limit also holds while a member
+  // wants all sources: that member may leave.
   static constexpr uint32_t kSourceCountMax = 64;
 
   // The memberships of one socket: the index of the first one in its list. kNone: it has none yet.
@@ -79,8 +79,8 @@ class Memberships {
   }
   LinkGroup* find_group(const IpAddress& address) noexcept;
   void forget_if_left(LinkGroup& group) noexcept;
-  // Fills in the wanted sources of the group, each once, and leaves out any beyond kSourceCountMax.
-  // Returns how many it filled in. Requires: the group does not want all sources.
+  // Fills in the sources that members of the group have named, each once. Returns how many it
+  // filled in.
   uint32_t sources(const LinkGroup& group, IpAddress (&sources)[kSourceCountMax]) const noexcept;
 
   bool is_valid() const noexcept;

@@ -71,6 +71,23 @@ TEST(Memberships, RefusalsSayWhy) {
   CHECK(memberships.is_valid());
 }
 
+TEST(Memberships, AGroupHasNoMoreSourcesThanAReportHolds) {
+  constexpr uint32_t kMost = ::bedplate::Memberships::kSourceCountMax;
+  ::bedplate::Memberships many{2 * kMost};
+  const auto join_source = [&](uint32_t number) {
+    return many.join(a, ip("232.1.1.1"), ip("192.0.2." + std::to_string(number)), error_number);
+  };
+  LinkGroup* group = many.join(b, ip("232.1.1.1"), {}, error_number);
+  CHECK(group != nullptr && group->wants_all());
+  for (uint32_t i = 0; i < kMost; ++i) CHECK(join_source(i) != nullptr);
+  POINTERS_EQUAL(nullptr, join_source(kMost));
+  LONGS_EQUAL(ENOBUFS, error_number);
+  POINTERS_EQUAL(group, many.leave(b, ip("232.1.1.1"), {}, error_number));
+  IpAddress sources[kMost];
+  LONGS_EQUAL(kMost, many.sources(*group, sources));
+  CHECK(many.is_valid());
+}
+
 TEST(Memberships, ByChance) {
   const test::Seed seed;
   uint64_t random = seed.value() | 1;
