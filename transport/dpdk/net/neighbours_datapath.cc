@@ -51,10 +51,11 @@ void Neighbours::give_up(Neighbour& entry) noexcept {
   for (uint32_t i = 0; i < count; ++i) asker_.drop_waiting(given_up_[i], true);
 }
 
-// Returns an unused entry, or the least recently used of some stale or incomplete ones, or nullptr.
+// Returns an unused entry, or the least recently used of some stale or incomplete ones. Returns
+// nullptr if it may take none of all entries.
 Neighbour* Neighbours::take_entry(uint64_t now_ns) noexcept {
   Neighbour* victim = nullptr;
-  for (uint32_t i = 0; i < std::min(kLookedAtCount, count_max_); ++i) {
+  for (uint32_t i = 0; i < count_max_ && (i < kLookedAtCount || victim == nullptr); ++i) {
     Neighbour& entry = entries_[hand_];
     hand_ = hand_ + 1 == count_max_ ? 0 : hand_ + 1;
     if (entry.state == State::kUnused) return &entry;

@@ -6,8 +6,9 @@
 //
 // To make an entry, it looks at the next kLookedAtCount entries, and takes an unused one. If there
 // is none, it evicts the least recently used of those that are stale, or whose station was asked
-// and has not answered. It never evicts an entry that is reachable, delayed or being probed. It
-// drops the frames that wait for an evicted station, and does not tell their owners.
+// and has not answered. If there is none of these either, it takes the first such entry behind
+// them. It never evicts an entry that is reachable, delayed or being probed. It drops the frames
+// that wait for an evicted station, and does not tell their owners.
 //
 // Frames that wait for an answer are in one table for all neighbours (waiting_frames_datapath.h).
 //
@@ -66,7 +67,7 @@ class Neighbours {
   static constexpr uint64_t kReachableNs = 30'000'000'000;
   static constexpr uint64_t kDelayNs = 5'000'000'000;
   static constexpr uint32_t kAskedMax = 3;
-  static constexpr uint32_t kLookedAtCount = 64;  // per new entry
+  static constexpr uint32_t kLookedAtCount = 64;  // per new entry, if one of them may be taken
   static constexpr uint64_t kNever = ~uint64_t{0};
 
   // How a message about a station changes its entry.
@@ -88,7 +89,8 @@ class Neighbours {
 
   // Returns the entry of a station to send to. If there is none, creates it and asks the station.
   // If the entry has no MAC, the frame must wait(). Returns nullptr if no entry is free and none
-  // may be evicted. The entry is valid until the next use() or advance().
+  // may be evicted. The entry is valid until the next use() or advance(). Cost of a new entry: a
+  // look at kLookedAtCount entries, or at all if none of these may be taken.
   Neighbour* use(const IpAddress& address, uint64_t now_ns) noexcept;
   // Lets `frame` wait for the answer, and takes ownership of it. If too many frames wait, drops the
   // oldest of all. Requires: the entry has no MAC.

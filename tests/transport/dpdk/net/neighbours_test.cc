@@ -183,6 +183,24 @@ TEST(Neighbours, AFullTableKeepsThoseThatAnswered) {
   CHECK(neighbours->is_valid());
 }
 
+TEST(Neighbours, AnEntryThatMayBeTakenIsFoundBehindAllOthers) {
+  constexpr uint32_t kCount = 4 * ::bedplate::Neighbours::kLookedAtCount;
+  const auto name = [](uint32_t number) {
+    return "192.0." + std::to_string(number / 256) + "." + std::to_string(number % 256);
+  };
+  make(kCount);
+  for (uint32_t i = 0; i < kCount - 1; ++i) {
+    use(name(i));
+    CHECK(learn(name(i), 5, true));
+  }
+  use("198.51.100.1");  // the last entry: its station does not answer
+  use("198.51.100.2");
+  CHECK(state("198.51.100.1") == State::kUnused);
+  CHECK(learn("198.51.100.2", 5, true));
+  POINTERS_EQUAL(nullptr, neighbours->use(ip("198.51.100.3"), now_ns));
+  CHECK(neighbours->is_valid());
+}
+
 TEST(Neighbours, ByChance) {
   const test::Seed seed;
   uint64_t random = seed.value() | 1;
