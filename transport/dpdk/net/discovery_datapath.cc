@@ -139,10 +139,12 @@ PacketDrop Discovery::take_arp(const ParsedPacket& packet, bool may_answer,
 // Announces the address again, but not too often: two stations that defend one address would never
 // stop (RFC 5227, 2.4).
 void Discovery::note_conflict(const IpAddress& own, uint64_t now_ns) noexcept {
-  BP_DCHECK(routes_.is_own(own) && next_defence_ns_ <= now_ns + kDefendNs);
+  BP_DCHECK(routes_.is_own(own));
+  uint64_t& next_defence_ns = next_defence_ns_[routes_.index_of(own)];
+  BP_DCHECK(next_defence_ns <= now_ns + kDefendNs);
   counters_.address_conflicts.add(1);
-  if (now_ns < next_defence_ns_) return;
-  next_defence_ns_ = now_ns + kDefendNs;
+  if (now_ns < next_defence_ns) return;
+  next_defence_ns = now_ns + kDefendNs;
   announce(own);
 }
 

@@ -24,7 +24,7 @@ class Discovery {
   static constexpr uint64_t kNever = Neighbours::kNever;
   static constexpr uint64_t kRouterAskNs = 4'000'000'000;  // RFC 4861, 10, as is the next constant
   static constexpr uint32_t kRouterAskMax = 3;
-  // RFC 5227, 1.1. All addresses together are defended at most once in this time.
+  // RFC 5227, 1.1. Each address is defended at most once in this time.
   static constexpr uint64_t kDefendNs = 10'000'000'000;
 
   // The arguments outlive it.
@@ -90,7 +90,7 @@ class Discovery {
   uint32_t router_asked_count_ = 0;
   uint64_t router_end_ns_ = 0;     // when the router's lifetime ends; 0: it follows no router
   uint64_t deadline_ns_ = kNever;  // of the next solicitation, or of the router's lifetime
-  uint64_t next_defence_ns_ = 0;
+  uint64_t next_defence_ns_[Routes::kAddressCountMax] = {};  // of each address
 };
 
 }  // namespace bedplate

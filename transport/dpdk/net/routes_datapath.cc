@@ -23,11 +23,11 @@ void Routes::set_gateway(int family, const IpAddress& gateway) noexcept {
   (family == AF_INET6 ? gateway6_ : gateway4_) = gateway;
 }
 
-bool Routes::is_own(const IpAddress& address) const noexcept {
+uint32_t Routes::index_of(const IpAddress& address) const noexcept {
   for (uint32_t i = 0; i < count_; ++i) {
-    if (is_same(entries_[i].prefix, address)) return true;
+    if (is_same(entries_[i].prefix, address)) return i;
   }
-  return false;
+  return kNone;
 }
 
 bool Routes::is_broadcast(const IpAddress& address) const noexcept {

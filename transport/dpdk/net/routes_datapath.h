@@ -13,6 +13,7 @@ namespace bedplate {
 class Routes {
  public:
   static constexpr uint32_t kAddressCountMax = 17;  // including the link-local one
+  static constexpr uint32_t kNone = ~uint32_t{0};
 
   // Adds an address of the port. Requires: there are fewer than kAddressCountMax; the address is
   // new; its prefix is no longer than an address.
@@ -30,7 +31,9 @@ class Routes {
     return entries_[index].prefix;
   }
 
-  bool is_own(const IpAddress& address) const noexcept;
+  bool is_own(const IpAddress& address) const noexcept { return index_of(address) != kNone; }
+  // The index of an address of the port, as of address(); kNone: it is not the port's.
+  uint32_t index_of(const IpAddress& address) const noexcept;
   // Whether it is the broadcast address of the link, or of one of its networks; IPv6 has none.
   bool is_broadcast(const IpAddress& address) const noexcept;
   // Whether it is in the network of one of the port's addresses, the link-local one included.
@@ -47,7 +50,6 @@ class Routes {
   IpAddress source_for(const IpAddress& to) const noexcept;
 
  private:
-  static constexpr uint32_t kNone = ~uint32_t{0};
   struct Entry {
     IpPrefix prefix;
     uint64_t mask[2] = {};  // in network order

@@ -102,6 +102,20 @@ TEST(Discovery, DefendsItsAddressesNotTooOften) {
   LONGS_EQUAL(5, rig.counters.address_conflicts.read());
 }
 
+TEST(Discovery, DefendsEachOfItsAddresses) {
+  rig.start();
+  rig.receive(
+      ethernet(broadcast(), mac(kPeer), 0x0806, arp(1, mac(kPeer), "192.0.2.1", "192.0.2.1")));
+  LONGS_EQUAL(1, rig.port.sent.size());
+  rig.port.sent.clear();
+  rig.receive(
+      icmp6_frame("2001:db8::1", "ff02::1", advertisement("2001:db8::1", mac(kPeer), 0x20)));
+  CHECK(rig.port.take_sent() == from_us("2001:db8::1", "ff02::1",
+                                        advertisement("2001:db8::1", mac(kOwn), 0x20),
+                                        {0x33, 0x33, 0, 0, 0, 1}));
+  LONGS_EQUAL(2, rig.counters.address_conflicts.read());
+}
+
 TEST(Discovery, NonsenseIsDroppedAndLearnsNothing) {
   rig.start();
   rig.know("192.0.2.9");
