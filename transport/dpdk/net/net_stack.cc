@@ -83,10 +83,13 @@ NetStack::NetStack(FrameQueue& queue, const NetOptions& options)
              .counters = *counters_},
       link_local_(link_local_of(queue.mac())) {
   BP_ASSERT(check(options) == nullptr);
-  for (uint32_t i = 0; i < options.address_count; ++i) routes_.add(options.addresses[i]);
+  // All of fe80::/64 is on the link (RFC 4861, 5.1), whatever prefix the options give its address.
+  for (uint32_t i = 0; i < options.address_count; ++i) {
+    if (!is_same(options.addresses[i], link_local_)) routes_.add(options.addresses[i]);
+  }
   IpPrefix prefix{link_local_};
   prefix.prefix_bits = 64;
-  if (!routes_.is_own(link_local_)) routes_.add(prefix);
+  routes_.add(prefix);
   routes_.set_gateway(AF_INET, options.gateway4);
   routes_.set_gateway(AF_INET6, options.gateway6);
   join_solicited_nodes();

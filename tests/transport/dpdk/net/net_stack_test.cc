@@ -73,6 +73,15 @@ TEST(NetStack, OptionsThatMakeNoSenseAreRefused) {
   CHECK(!wrong([](NetOptions& o) { o.gateway6 = ip("fe80::fe"); }));
 }
 
+TEST(NetStack, LinkLocalStationsAreOnTheLinkWhateverPrefixItsOwnAddressHas) {
+  rigs[0].options.addresses[1] = made_up::prefix("fe80::ff:fe00:1/128");
+  rigs[0].options.gateway6 = {};
+  const NetStack& stack = rigs[0].make();
+  CHECK(is_same(stack.link_local(), ip("fe80::ff:fe00:1")));
+  CHECK(is_same(stack.routes().next_hop(ip("fe80::9")), ip("fe80::9")));
+  LONGS_EQUAL(2, stack.routes().address_count());
+}
+
 TEST(NetStack, ADatagramReachesTheShardThatHasItsSocket) {
   make_two();
   CHECK(other->open("0.0.0.0:5004").ok());
