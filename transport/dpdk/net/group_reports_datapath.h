@@ -25,8 +25,9 @@ class GroupReports {
   static constexpr uint64_t kNever = LinkGroup::kNever;
   // The most between two reports of one change; the actual time is random.
   static constexpr uint64_t kReportIntervalNs = 1'000'000'000;
-  // How long an older querier counts after its last query (RFC 3376, 8.12, which has 260 s).
-  static constexpr uint64_t kOldQuerierNs = 400'000'000'000;
+  // How long an older querier counts after its last query: RFC 3376, 8.12, and RFC 3810, 9.12, with
+  // the default times of a querier (2 * 125 s + 10 s).
+  static constexpr uint64_t kOldQuerierNs = 260'000'000'000;
   static constexpr uint32_t kRobustness = 2;  // reports of a change, unless a query asks for more
 
   // The arguments outlive it.
