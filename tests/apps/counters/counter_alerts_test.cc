@@ -13,6 +13,7 @@
 #include "apps/services/planned_files.h"
 #include "apps/tsrelay/relay_counters.h"
 #include "tests/apps/counters/counters_file_fixture.h"
+#include "transport/dpdk/net/net_counters.h"
 #include "transport/dpdk/port/port_counters.h"
 
 using namespace bedplate;
@@ -303,6 +304,9 @@ TEST(CounterAlerts, WhatAPortLoses) {
   Grown::expect<PortCounters>(directory, "send_errors",
                               "the device failed to send 3 frames so far: check its link, and "
                               "its driver's log\n");
+  Grown::expect<NetCounters>(directory, "drop_waiting_full",
+                             "3 frames were dropped so far: too many datagrams waited, or for too "
+                             "many neighbours; check that their destinations are up\n");
   Grown::expect<PortCounters>(directory, "no_buffer_frames",
                               "3 frames found no buffer and were lost so far: give the port "
                               "more buffers\n");

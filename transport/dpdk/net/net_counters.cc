@@ -40,22 +40,23 @@ constexpr DropText kTexts[] = {
     {"udp-checksum", "a UDP checksum was wrong, or missing with IPv6",
      "look at the cable, the switch, and the sender's offloads"},
     {"no-socket", "no socket takes that port and sender", nullptr},
-    {"socket-full", "all buffers of the socket were in use",
+    {"socket-full", "the socket had as many pending and kept datagrams as it may",
      "give its service more buffers, or a core of its own"},
     {"arp", "an invalid ARP message", "look at the station that sends them"},
-    {"icmp", "an ICMP message with an invalid length, checksum or quote",
+    {"icmp", "an ICMP message with an invalid length or checksum, or a useless quote or MTU",
      "look at the station that sends them"},
     {"neighbour", "neighbour discovery that RFC 4861 refuses",
      "look at the station that sends them"},
     {"groups", "an invalid IGMP or MLD message", "look at the switch's querier"},
-    {"rate-limited", "answers beyond the rate limit", "look for a station that floods this one"},
+    {"rate-limited", "answers, and copies for other shards, beyond the rate limit",
+     "look for a station that floods this one"},
     {"unresolved", "datagrams whose neighbour did not answer",
      "check that their destinations are up"},
-    {"waiting-full", "datagrams beyond the queue of those that wait for a neighbour",
+    {"waiting-full", "too many datagrams waited, or for too many neighbours",
      "check that their destinations are up"},
-    {"no-buffer", "answers and copies for which the port had no buffer",
+    {"no-buffer", "frames to send, of sockets too, for which the port had no buffer",
      "give the port more buffers"},
-    {"queue-full", "answers for which the queue of the port or of a shard was full",
+    {"queue-full", "the port's queue, another shard's, or that of looped frames was full",
      "give it longer queues, or a core of its own"},
 };
 static_assert(sizeof kTexts / sizeof kTexts[0] == kDropCount);
@@ -75,9 +76,11 @@ void describe(CounterTable& table, NetCounters& c) {
   table.counter("sent_datagrams", c.sent_datagrams, "datagrams", "Datagrams sent by sockets.");
   table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.");
   table.counter("copied_bytes", c.copied_bytes, "bytes",
-                "Sent bytes that were copied; all others were sent by reference.");
+                "Bytes of datagrams that were copied into frames, sent or not; all others went by "
+                "reference.");
   table.counter("summed_bytes", c.summed_bytes, "bytes",
-                "Sent bytes that were read for a checksum that the device does not compute.");
+                "Bytes of datagrams, sent or not, that were read for a checksum that the device "
+                "does not compute.");
   table
       .counter("truncated_datagrams", c.truncated_datagrams, "datagrams",
                "Datagrams longer than the buffer of their socket.")

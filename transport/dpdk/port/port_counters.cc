@@ -59,8 +59,9 @@ void describe(CounterTable& table, PortQueueCounters& c) {
   table.counter("sent_bytes", c.sent_bytes, "bytes", "Their bytes.").at_a_glance("sent");
   table
       .counter("refused_frames", c.refused_frames, "frames",
-               "Frames that waited because the queue was full.")
-      .no_alert("nothing is lost: they wait, and are offered again");
+               "Frames that the queue did not take, at each offer: it was full, a memif had no "
+               "peer, or the device is gone.")
+      .no_alert("their senders offer them again, or count them as dropped");
   table.counter("no_buffer", c.no_buffer, "times", "Sends without a free buffer.")
       .alert_as_it_grows("{no_buffer} sends found no buffer so far: give the port more buffers");
   table
@@ -69,7 +70,8 @@ void describe(CounterTable& table, PortQueueCounters& c) {
       .alert_as_it_grows(
           "the port that forwards its frames is full, and {unforwarded_frames} were dropped so "
           "far: give that port longer queues, or less to send");
-  table.counter("wakes", c.wakes, "times", "Times that a received frame woke the sleeping shard.");
+  table.counter("wakes", c.wakes, "times",
+                "Times that the device's descriptor woke the sleeping shard.");
 }
 
 }  // namespace bedplate
