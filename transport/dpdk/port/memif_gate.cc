@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <mutex>
 
 #include <sched.h>
 
@@ -11,12 +12,14 @@ namespace bedplate {
 namespace {
 
 constexpr uint32_t kGateMax = 16 * 32;  // ports with queues
-MemifGate* gates[kGateMax];             // written while no shard runs
+std::mutex gates_mutex;  // EAL's thread connects a port while the main thread makes the next one
+MemifGate* gates[kGateMax];
 uint32_t gate_count = 0;
 
 // Waits until each burst in progress has ended. Later bursts see the caller's earlier writes.
 void wait_for_bursts() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  const std::lock_guard lock(gates_mutex);
   for (uint32_t i = 0; i < gate_count; ++i) {
     while (gates[i]->is_inside()) sched_yield();
   }
@@ -27,11 +30,13 @@ void wait_for_bursts() noexcept {
 std::atomic<uint32_t> MemifGate::closed_count{0};
 
 MemifGate::MemifGate() noexcept {
+  const std::lock_guard lock(gates_mutex);
   BP_ASSERT(gate_count < kGateMax);
   gates[gate_count++] = this;
 }
 
 MemifGate::~MemifGate() {
+  const std::lock_guard lock(gates_mutex);
   MemifGate** const end = gates + gate_count;
   MemifGate** const own = std::find(gates, end, this);
   BP_ASSERT(own != end && !is_inside());
