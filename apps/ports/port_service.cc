@@ -114,7 +114,8 @@ void PortService::preflight(std::vector<Error>* problems) {
     problems->push_back(error_while("starting DPDK").set_answer("%s", why));
   }
   for (const auto& port : ports_) {
-    look_at_port_device(port->settings.name, port->settings.device, problems);
+    look_at_port_device(port->settings.name, port->settings.device,
+                        port->settings.role == MemifRole::kServer, problems);
   }
 }
 

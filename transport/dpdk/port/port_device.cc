@@ -133,7 +133,7 @@ Result<PortDevice> parse_port_device(std::string_view text) {
   return PortDevice{word->kind, std::string(argument)};
 }
 
-void look_at_port_device(const std::string& port, const PortDevice& device,
+void look_at_port_device(const std::string& port, const PortDevice& device, bool is_memif_server,
                          std::vector<Error>* problems, const std::string& root) {
   const char* driver = device.driver();
   if (driver[0] != '\0' && !has_dpdk_driver(driver)) {
@@ -157,12 +157,14 @@ void look_at_port_device(const std::string& port, const PortDevice& device,
       return;
     }
     case Kind::kMemif: {
+      // A server makes its socket in the folder; a client connects to one there.
       const std::string folder = device.argument.substr(0, device.argument.rfind('/') + 1);
-      if (access(folder.c_str(), X_OK) == 0) return;
+      if (access(folder.c_str(), is_memif_server ? W_OK | X_OK : X_OK) == 0) return;
       problems->push_back(
           problem_of(port, device)
               .set_answer_errno(errno)
-              .set_cure("mkdir -p %s, for the user of the appliance", folder.c_str()));
+              .set_cure("mkdir -p %s, and let the user of the appliance %s it", folder.c_str(),
+                        is_memif_server ? "write to" : "enter"));
       return;
     }
     case Kind::kRing:

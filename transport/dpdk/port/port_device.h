@@ -40,11 +40,12 @@ struct PortDevice {
 Result<PortDevice> parse_port_device(std::string_view text);
 
 // Appends each obstacle to using `device` on this machine, with its cure: the driver is not linked
-// in, the kernel interface does not exist or is down, or the device may not be opened. The runtime
-// itself checks whether a PCI device exists and which driver has it (ServicePlan::vfio_device).
-// Leaves the device and the system as they were. `port`: the port's name in the configuration, for
-// the messages. `root` as in vfio/pci_device.h.
-void look_at_port_device(const std::string& port, const PortDevice& device,
+// in, the kernel interface does not exist or is down, the device may not be opened, or the folder
+// of a memif may not be entered, or not be written to by its server. The runtime itself checks
+// whether a PCI device exists and which driver has it (ServicePlan::vfio_device). Leaves the device
+// and the system as they were. `port`: the port's name in the configuration, for the messages.
+// `root` as in vfio/pci_device.h.
+void look_at_port_device(const std::string& port, const PortDevice& device, bool is_memif_server,
                          std::vector<Error>* problems, const std::string& root = "");
 
 }  // namespace bedplate

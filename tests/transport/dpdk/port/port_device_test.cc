@@ -1,9 +1,15 @@
 // The names of devices, and the errors for devices that are missing.
 #include "transport/dpdk/port/port_device.h"
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/death_test.h"
 #include "tests/support/fake_root.h"
 #include "transport/dpdk/eal/drivers.h"
 
@@ -13,6 +19,8 @@ using namespace bedplate;
 using Kind = PortDevice::Kind;
 
 namespace {
+
+constexpr uid_t kNobody = 65534;
 
 void check_parsed(const char* text, Kind kind, const char* argument) {
   auto device = parse_port_device(text);
@@ -30,9 +38,9 @@ void check_refused(const char* text, const char* answer) {
   STRCMP_CONTAINS("af_packet:eth0", device.error().cure);
 }
 
-std::vector<Error> look_at(const char* text) {
+std::vector<Error> look_at(const std::string& text, bool is_memif_server = false) {
   std::vector<Error> problems;
-  look_at_port_device("wan", parse_port_device(text).take(), &problems);
+  look_at_port_device("wan", parse_port_device(text).take(), is_memif_server, &problems);
   return problems;
 }
 
@@ -83,6 +91,21 @@ TEST(PortDevice, WhatIsNotThereIsSaidWithItsCure) {
   STRCMP_CONTAINS("mkdir -p /no/such/folder/", problems[0].cure);
 }
 
+TEST(PortDevice, AServerOfMemifNeedsAFolderThatItMayWriteTo) {
+  char folder[] = "/tmp/bedplate-memif-XXXXXX";
+  CHECK(mkdtemp(folder) != nullptr);
+  LONGS_EQUAL(0, chmod(folder, 0555));
+  const std::string device = std::string("memif:") + folder + "/a.sock";
+  LONGS_EQUAL(0, test::exit_code_of([&] {
+                if (getuid() == 0 && setresuid(kNobody, kNobody, kNobody) != 0) return 1;
+                if (!look_at(device).empty()) return 2;
+                const auto problems = look_at(device, true);
+                if (problems.size() != 1) return 3;
+                return std::string_view(problems[0].cure).ends_with("write to it") ? 0 : 4;
+              }));
+  rmdir(folder);
+}
+
 TEST(PortDevice, ADeviceOfPciWhoseDriverIsNotLinkedInIsNamed) {
   test::FakeRoot machine;
   const std::string device = "/sys/bus/pci/devices/0000:03:00.0";
@@ -93,7 +116,7 @@ TEST(PortDevice, ADeviceOfPciWhoseDriverIsNotLinkedInIsNamed) {
   machine.write(device + "/device", "0x11e8\n");
   std::vector<Error> problems;
   const PortDevice port = parse_port_device("0000:03:00.0").take();
-  look_at_port_device("wan", port, &problems, machine.path());
+  look_at_port_device("wan", port, false, &problems, machine.path());
   LONGS_EQUAL(1, problems.size());
   STRCMP_EQUAL("looking for the device 0000:03:00.0 of the port wan", problems[0].doing);
   STRCMP_CONTAINS("it is a 1234:11e8, for which no driver is linked in; linked in are: af_",
@@ -103,7 +126,7 @@ TEST(PortDevice, ADeviceOfPciWhoseDriverIsNotLinkedInIsNamed) {
   machine.write(device + "/vendor", "0x8086\n");
   machine.write(device + "/device", "0x10d3\n");
   problems.clear();
-  look_at_port_device("wan", port, &problems, machine.path());
+  look_at_port_device("wan", port, false, &problems, machine.path());
   LONGS_EQUAL(has_dpdk_driver("e1000") ? 0 : 1, problems.size());
 }
 
@@ -111,4 +134,5 @@ TEST(PortDevice, WhatNeedsNothingOfTheMachineIsAlwaysThere) {
   LONGS_EQUAL(0, look_at("null").size());
   LONGS_EQUAL(0, look_at("ring:loop").size());
   LONGS_EQUAL(0, look_at("memif:/tmp/a.sock").size());
+  LONGS_EQUAL(0, look_at("memif:/tmp/a.sock", true).size());
 }
