@@ -46,6 +46,7 @@ constexpr uint64_t kReceiveChecksums = RTE_ETH_RX_OFFLOAD_IPV4_CKSUM | RTE_ETH_R
 struct RingPair {
   std::string name;
   uint32_t user_count = 0;
+  uint32_t queue_count = 0;  // of each of the two
   rte_ring* rings[2][Port::kQueueCountMax] = {};
 };
 constexpr uint32_t kRingPairMax = 16;
@@ -192,6 +193,12 @@ Result<void> Port::attach_rings() {
         .set_cure("let at most two ports use a ring");
   }
   const bool is_second = pair->user_count == 1;
+  if (is_second && options_.queue_count != pair->queue_count) {
+    return Error{failed("attaching", EINVAL)}
+        .set_answer("it has %u queues, and the other port of the ring has %u", options_.queue_count,
+                    pair->queue_count)
+        .set_cure("name as many shards in both [[port]]");
+  }
   for (uint32_t i = 0; i < options_.queue_count; ++i) {
     for (uint32_t direction = 0; direction < 2; ++direction) {
       if (pair->rings[direction][i] != nullptr) continue;
@@ -208,6 +215,7 @@ Result<void> Port::attach_rings() {
   if (number < 0) return failed("attaching", rte_errno);
   BP_ASSERT(pair->user_count < 2);
   ++pair->user_count;
+  pair->queue_count = options_.queue_count;
   number_ = static_cast<uint16_t>(number);
   return {};
 }

@@ -186,6 +186,21 @@ TEST(Port, TwoPortsAtMostShareARing) {
   STRCMP_EQUAL("two ports already use it", opened.error().answer);
 }
 
+TEST(Port, BothPortsOfARingHaveAsManyQueues) {
+  Rig first("one-queue", "ring:uneven");
+  PortOptions options;
+  options.name = "two-queues";
+  options.device = parse_port_device("ring:uneven").take();
+  options.queue_count = 2;
+  options.buffer_count = 64;
+  options.memory = test::take_buffers(mbuf_shape(options.mtu_bytes, 64).bytes());
+  Port second;
+  const auto opened = second.open(options);
+  CHECK_FALSE(opened.ok());
+  STRCMP_EQUAL("it has 2 queues, and the other port of the ring has 1", opened.error().answer);
+  STRCMP_EQUAL("name as many shards in both [[port]]", opened.error().cure);
+}
+
 TEST(Port, AnIdleQueueIsLookedAtLessAndLess) {
   Rig port("idle", "ring:idle");
   Rig peer("awake", "ring:idle");
