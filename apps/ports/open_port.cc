@@ -105,7 +105,7 @@ Result<void> OpenPort::plan_socket(uint32_t shard, const DatagramShape& shape) {
 uint64_t OpenPort::needed_buffer_count() const noexcept {
   uint64_t count = kSpareBuffers;
   count += shards_.size() * (uint64_t{2} * settings.descriptor_count + kBuffersOfCache);
-  if (settings.forwards_to.empty()) {
+  if (has_stack()) {
     count += shards_.size() * kBuffersOfWaiting * settings.waiting_count;
   }
   for (const Wanted& wanted : wanted_) count += wanted.kept_count;
@@ -180,14 +180,14 @@ Result<void> OpenPort::plan(ServicePlan& plan) {
   const OwnerName owner("buffers", settings.name);
   plan.segment(owner, {{owner, mbuf_shape(options.mtu_bytes, options.buffer_count).bytes()}},
                plan.placement(shards_[0]));
-  plan.heap(shards_.size() * kStackBytes);
+  if (has_stack()) plan.heap(shards_.size() * kStackBytes);
   plan.descriptors(kDescriptorCount * (1 + options.queue_count), nullptr);
   plan.counters<PortCounters>("port", settings.name);
   for (const uint32_t shard : shards_) {
     plan.sources(shard, 1);
     plan.watches(shard, 1);
     plan.counters<PortQueueCounters>("queue", instance(configuration, shard));
-    plan.counters<NetCounters>("net", instance(configuration, shard));
+    if (has_stack()) plan.counters<NetCounters>("net", instance(configuration, shard));
   }
   if (settings.device.is_kernel_interface()) {
     plan.capability(CAP_NET_RAW);
@@ -232,7 +232,7 @@ Result<void> OpenPort::create(ServiceContext& context) {
     lane->loop = &context.loop(shards_[i]);
     lanes_.push_back(std::move(lane));
   }
-  if (lanes_.size() > 1) {
+  if (has_stack() && lanes_.size() > 1) {
     PortShared::Options shared;
     shared.queue_count = static_cast<uint32_t>(lanes_.size());
     shared.wake = [](void* self, uint32_t index) noexcept {
@@ -260,23 +260,31 @@ Result<void> OpenPort::create_lane(ServiceContext& context, uint32_t index) {
   lane.queue = std::make_unique<PortQueue>(
       PortQueue::Options{.port = &port_,
                          .index = static_cast<uint16_t>(index),
-                         .receiver = &lane.receiver,
                          .counters = lane.counters,
                          .idle_poll_ns = settings.idle_poll_us * kNsPerUs});
+  if (has_stack()) BP_TRY(create_stack(context, lane, index));
+  return context.add_source(lane.shard, *lane.queue, kBurst);
+}
+
+Result<void> OpenPort::create_stack(ServiceContext& context, Lane& lane, uint32_t index) {
   NetOptions options = net_options();
   BP_ASSERT(lane.shard < wanted_.size());
   const uint32_t socket_count = wanted_[lane.shard].socket_count;
   options.socket_count_max = std::clamp(socket_count, kSocketsMin, kCountMax);
   options.membership_count_max = std::clamp(4 * socket_count, kMembershipsMin, kCountMax);
+  const std::string name = instance(context.configuration(), lane.shard);
   BP_TRY_ASSIGN(options.counters, context.counters<NetCounters>("net", name));
   options.shared = shared_.get();
   options.queue_index = index;
   if (const char* wrong = NetStack::check(options)) {
-    return error_while("checking the port %s", settings.name.c_str()).set_answer("%s", wrong);
+    return error_while("checking the port %s", settings.name.c_str())
+        .set_answer("%s", wrong)
+        .set_cure("correct its [[port]]");
   }
   lane.stack = std::make_unique<NetStack>(*lane.queue, options);
   lane.receiver.create(*lane.stack, *lane.loop);
-  return context.add_source(lane.shard, *lane.queue, kBurst);
+  lane.queue->set_receiver(lane.receiver);
+  return {};
 }
 
 OpenPort::Lane* OpenPort::find_lane(uint32_t shard) noexcept {
@@ -299,7 +307,7 @@ Result<DatagramSocket*> OpenPort::make_socket(uint32_t shard, const DatagramShap
 }
 
 void OpenPort::start(uint32_t shard) noexcept {
-  if (!settings.forwards_to.empty()) return;
+  if (!has_stack()) return;
   if (Lane* lane = find_lane(shard)) lane->stack->start(time_of(*lane->loop));
 }
 

@@ -1,5 +1,5 @@
-// A port with all its users. On each of its shards it has a queue, a packet layer, and the datagram
-// sockets of services.
+// A port with all its users. On each of its shards it has a queue, and a packet layer with the
+// datagram sockets of services. A port that forwards to another has only queues.
 #pragma once
 
 #include <memory>
@@ -72,7 +72,7 @@ class OpenPort final : public DatagramNetwork {
     uint32_t shard = 0;
     EventLoop* loop = nullptr;
     std::unique_ptr<PortQueue> queue;
-    std::unique_ptr<NetStack> stack;
+    std::unique_ptr<NetStack> stack;  // if has_stack()
     Receiver receiver;
     Forwarder forwarder;
     PortQueueCounters* counters = nullptr;
@@ -84,6 +84,7 @@ class OpenPort final : public DatagramNetwork {
     uint64_t kept_count = 0;  // buffers that its sockets may hold
   };
 
+  bool has_stack() const noexcept { return settings.forwards_to.empty(); }
   bool is_by_vfio() const;
   Result<void> give_pool(VfioPool& vfio);
   std::vector<uint32_t> shards(const Configuration& configuration) const;
@@ -91,6 +92,7 @@ class OpenPort final : public DatagramNetwork {
   std::string instance(const Configuration& configuration, uint32_t shard) const;
   NetOptions net_options() const;
   Result<void> create_lane(ServiceContext& context, uint32_t index);
+  Result<void> create_stack(ServiceContext& context, Lane& lane, uint32_t index);
   Lane* find_lane(uint32_t shard) noexcept;
   PortOptions port_options() const;
 

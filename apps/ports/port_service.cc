@@ -111,7 +111,10 @@ Result<void> PortService::plan(ServicePlan& plan) {
 
 void PortService::preflight(std::vector<Error>* problems) {
   if (const char* why = eal_is_impossible()) {
-    problems->push_back(error_while("starting DPDK").set_answer("%s", why));
+    problems->push_back(error_while("starting DPDK")
+                            .set_answer("%s", why)
+                            .set_cure("use another machine, or a DPDK that was compiled for "
+                                      "this processor"));
   }
   for (const auto& port : ports_) {
     look_at_port_device(port->settings.name, port->settings.device,

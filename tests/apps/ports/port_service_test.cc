@@ -2,6 +2,7 @@
 // errors. tests/system/ports_test.py runs ports.
 #include "apps/ports/port_service.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -168,7 +169,15 @@ TEST(PortService, ADeviceWithoutAnAddressHasTheSameAtEachStart) {
 TEST(PortService, APortForwardsToAnotherThatIsThere) {
   const std::string first = "[[port]]\nname = \"wan\"\ndevice = \"null\"\n";
   const std::string second = "[[port]]\nname = \"lan\"\ndevice = \"ring:a\"\n";
-  plan(first + "forward_to = \"lan\"\n" + second);
+  const auto made = plan(first + "forward_to = \"lan\"\n" + second);
+  const auto has_packet_layer = [&](const char* instance) {
+    const std::vector<CounterSet> sets = made.counters();
+    return std::any_of(sets.begin(), sets.end(), [&](const CounterSet& set) {
+      return set.name == "net" && set.instance == instance;
+    });
+  };
+  CHECK_FALSE(has_packet_layer("wan/main"));
+  CHECK(has_packet_layer("lan/main"));
   plan(first + "forward_to = \"lan\"\n" + second + "forward_to = \"wan\"\n");
   STRCMP_CONTAINS("the port wan: forward_to is \"lan\", which is not a port; name another [[port]]",
                   refusal(first + "forward_to = \"lan\"\n").c_str());
