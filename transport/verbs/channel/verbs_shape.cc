@@ -59,32 +59,33 @@ uint64_t VerbsShape::private_bytes() const noexcept {
 }
 
 Result<void> check_shape(const VerbsShape& shape) noexcept {
+  // Without datagrams there is nothing to check: the least number passes.
+  const uint32_t datagram_count =
+      shape.datagram_count == 0 ? DatagramQueue::kCountMin : shape.datagram_count;
   const struct {
     const char* what;
     uint64_t value, min, max;
     bool is_good;
-    const char* cure;
+    const char* kind;  // of the numbers that are possible
+    const char* example;
   } checks[] = {
-      {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "plan at least one"},
+      {"peers", shape.peer_count_max, 1, kPeerCountMax, true, "numbers", "8"},
       {"messages in a window", shape.window, 2, kWindowMax, std::has_single_bit(shape.window),
-       "choose a power of two, such as 64"},
+       "powers of two", "64"},
       {"bytes of a message", shape.message_bytes, kMessageBytesMin, kVerbsMessageBytesMax,
-       shape.message_bytes % kCacheLineBytes == 0, "choose a multiple of 64, such as 4096"},
-      {"operations", shape.operation_count_max, 1, kVerbsOperationCountMax, true,
-       "choose a number such as 64"},
-      {"bytes of the bounce buffer", shape.bounce_bytes, 0, kBounceBytesMax, true,
-       "choose a size such as 1 MiB"},
-      {"datagrams", shape.datagram_count, 0, DatagramQueue::kCountMax,
-       shape.datagram_count == 0 || (shape.datagram_count >= DatagramQueue::kCountMin &&
-                                     std::has_single_bit(shape.datagram_count)),
-       "choose 0, or a power of two such as 64"},
+       shape.message_bytes % kCacheLineBytes == 0, "multiples of 64", "4096"},
+      {"operations", shape.operation_count_max, 1, kVerbsOperationCountMax, true, "numbers", "64"},
+      {"bytes of the bounce buffer", shape.bounce_bytes, 0, kBounceBytesMax, true, "sizes",
+       "1 MiB"},
+      {"datagrams", datagram_count, DatagramQueue::kCountMin, DatagramQueue::kCountMax,
+       std::has_single_bit(datagram_count), "0, and powers of two", "64"},
   };
   for (const auto& one : checks) {
     if (one.value >= one.min && one.value <= one.max && one.is_good) continue;
     return error_while("planning the queues of verbs")
-        .set_answer("%" PRIu64 " %s: from %" PRIu64 " to %" PRIu64 " are possible", one.value,
-                    one.what, one.min, one.max)
-        .set_cure("%s", one.cure);
+        .set_answer("%" PRIu64 " %s: %s from %" PRIu64 " to %" PRIu64 " are possible", one.value,
+                    one.what, one.kind, one.min, one.max)
+        .set_cure("choose one of these, such as %s", one.example);
   }
   return {};
 }

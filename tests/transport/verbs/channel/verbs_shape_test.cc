@@ -3,10 +3,22 @@
 
 #include <bit>
 #include <initializer_list>
+#include <string>
 
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
+
+namespace {
+
+void check_refused(const VerbsShape& shape, const char* answer, const char* cure) {
+  const auto checked = check_shape(shape);
+  CHECK_FALSE(checked.ok());
+  STRCMP_EQUAL(answer, checked.error().answer);
+  STRCMP_EQUAL(cure, checked.error().cure);
+}
+
+}  // namespace
 
 TEST_GROUP(VerbsShape){};
 
@@ -26,9 +38,17 @@ TEST(VerbsShape, ThoseThatCannotBeAreRefusedWithWhatCan) {
   }
   CHECK_FALSE(check_shape({.peer_count_max = 0}).ok());
   CHECK_FALSE(check_shape({.operation_count_max = 0}).ok());
-  const auto refused = check_shape({.window = 63});
-  STRCMP_EQUAL("63 messages in a window: from 2 to 16384 are possible", refused.error().answer);
-  STRCMP_EQUAL("choose a power of two, such as 64", refused.error().cure);
+  check_refused({.window = 65}, "65 messages in a window: powers of two from 2 to 16384 are possible",
+                "choose one of these, such as 64");
+  check_refused({.peer_count_max = 2000}, "2000 peers: numbers from 1 to 1024 are possible",
+                "choose one of these, such as 8");
+  for (const uint32_t count : {1u, 2u}) {
+    check_refused({.datagram_count = count},
+                  (std::to_string(count) +
+                   " datagrams: 0, and powers of two from 4 to 4096 are possible")
+                      .c_str(),
+                  "choose one of these, such as 64");
+  }
 }
 
 TEST(VerbsShape, QueuesAreAsLongAsWhatMayBeInFlight) {
