@@ -24,7 +24,10 @@ class LinkListener {
 
   // Listens; events are not watched yet. Errors (kSystem): it cannot listen on the address.
   Result<void> open(const SocketAddress& address) noexcept;
-  void close() noexcept { fd_.close(); }
+  void close() noexcept {
+    fd_.close();
+    resume_ns_ = 0;
+  }
   bool is_open() const noexcept { return fd_.is_open(); }
   // Watches for callers. Returns false if it failed; errno says why. Requires: it is open.
   bool watch() noexcept;
