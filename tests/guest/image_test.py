@@ -196,7 +196,7 @@ name = "other"
             raise Failure(image.log)
         with Machine(image.path) as machine:
             machine.expect_ready()
-            machine.expect(r"verbs: refusing a connection from 10\.0\.2\.15: its list of peers "
+            machine.expect(r"verbs: refusing a handshake with 10\.0\.2\.15: its list of peers "
                            r"does not contain this name; ")
             machine.expect(r"verbs: connecting to other at tcp:10\.0\.2\.15:7471: it refuses: its "
                            r"list of peers does not contain this name; ")

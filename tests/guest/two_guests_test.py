@@ -317,7 +317,7 @@ def host_that_loses_power_while_nobody_sends():
 
 # The line in the victim's log for each attack of a kind, with the attacker's address.
 REFUSALS = {
-    "records": r"refusing a connection from 10\.0\.0\.3: a malformed record; further ones are ",
+    "records": r"refusing a handshake with 10\.0\.0\.3: a malformed record; further ones are ",
     "flood": None,
     # The end of the previous attack may be noticed only here.
     "messages": r"(cutting off|lost the connection to) c at 10\.0\.0\.3: (?!the peer is gone)",

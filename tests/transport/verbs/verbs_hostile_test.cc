@@ -61,7 +61,7 @@ TEST(VerbsHostile, WhatIsNoRecordIsHungUpOnAndToldOnce) {
   LONGS_EQUAL(5, rig->b.verbs->refused_count());
   // Lines about the honest connection may come in between.
   const std::string text = log.finish();
-  const std::string told = "bedplate: warning: verbs: refusing a connection from a local socket: a "
+  const std::string told = "bedplate: warning: verbs: refusing a handshake with a local socket: a "
                            "malformed record; further ones are only counted\n";
   const size_t at = text.find(told);
   CHECK_TEXT(at != std::string::npos, text.c_str());

@@ -16,7 +16,7 @@ void RefusedHosts::tell_once(const char* host, const char* why) noexcept {
   }
   if (host_count_ == kHostCountMax) return;
   std::snprintf(hosts_[host_count_++], sizeof hosts_[0], "%s", host);
-  BP_LOG_WARNING("verbs: refusing a connection from %s: %s; further ones are only counted", host,
+  BP_LOG_WARNING("verbs: refusing a handshake with %s: %s; further ones are only counted", host,
                  why);
 }
 

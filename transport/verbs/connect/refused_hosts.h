@@ -1,4 +1,5 @@
-// The hosts whose handshakes were refused. Each host is logged once; all refusals are counted.
+// The hosts whose handshakes were refused, whichever end dialed. Each host is logged once; all
+// refusals are counted.
 //
 // So a host that keeps dialing does not fill the log. Once the table is full, further hosts are not
 // logged. Threads: the connector's, and count() for any.

@@ -164,7 +164,7 @@ TEST(ConnectionManager, WhoIsNotListedIsToldSo) {
   }
   const std::string text = log.finish();
   STRCMP_CONTAINS(
-      "verbs: refusing a connection from 10.77.0.1: its list of peers does not contain this name",
+      "verbs: refusing a handshake with 10.77.0.1: its list of peers does not contain this name",
       text.c_str());
   STRCMP_CONTAINS(
       "it refuses: its list of peers does not contain this name; still trying; list this "

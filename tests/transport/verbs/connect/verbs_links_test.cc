@@ -392,7 +392,7 @@ TEST(VerbsLinks, WhoHangsUpBeforeItsAnswerIsNobodysFault) {
   CHECK(good.connect());
   CHECK(rig->poll_until([&] { return VerbsProvider::is_connected(rig->b.to("c")); }));
   LONGS_EQUAL(0, rig->b.verbs->refused_count());
-  LONGS_EQUAL(0, count_of(log.finish(), "refusing a connection"));
+  LONGS_EQUAL(0, count_of(log.finish(), "refusing a handshake"));
 }
 
 TEST(VerbsLinks, HalfARecordIsToldThoughNothingIsHungUp) {
@@ -405,7 +405,7 @@ TEST(VerbsLinks, HalfARecordIsToldThoughNothingIsHungUp) {
   stranger.say(kHandshakeMagic, sizeof kHandshakeMagic);
   CHECK_FALSE(stranger.answer().has_value());
   CHECK(stranger.is_hung_up_on);
-  STRCMP_CONTAINS("verbs: refusing a connection from a local socket: an incomplete record",
+  STRCMP_CONTAINS("verbs: refusing a handshake with a local socket: an incomplete record",
                   log.finish().c_str());
 }
 
