@@ -52,10 +52,10 @@ inline void describe(CounterTable& table, DatagramCounters& c) {
           "look for a peer that was given up, or another sender to this queue");
   table
       .counter("datagrams_malformed", c.malformed, "datagrams",
-               "Datagrams of peers dropped: too short, or with an invalid header.")
+               "Datagrams dropped: too short, or of a peer and with an invalid header.")
       .alert_as_it_grows(
-          "{datagrams_malformed} datagrams of peers were malformed, and dropped so far: all "
-          "peers must be of builds that agree");
+          "{datagrams_malformed} datagrams were malformed, and dropped so far: all peers must be "
+          "of builds that agree, or another sender has this queue's number");
   table
       .counter("datagrams_failed", c.failed, "datagrams",
                "Datagrams that the device refused or failed to send.")
@@ -83,19 +83,22 @@ inline void describe(CounterTable& table, VerbsCounters& c) {
       .no_alert("nothing is lost, and broken counts the cause");
   table
       .counter("lost", c.lost, "messages",
-               "Accepted messages that the peer's instance had not consumed when it ended.")
+               "Accepted messages that the peer's instance had not confirmed when it ended, counted "
+               "when its next instance connects. It may have consumed some.")
       .alert_as_it_grows(
-          "a peer ended before it had consumed all messages, and {lost} were lost so far: its "
+          "a peer ended before it had confirmed all messages; up to {lost} were lost so far: its "
           "log says why; their senders must send them again");
   table.counter("connected", c.connected, "connections", "Established connections.");
   table.counter("broken", c.broken, "connections", "Broken connections.")
       .alert_as_it_grows(
           "{broken} connections to peers broke so far: check the cable, the switch and the "
           "peer's log");
-  table.counter("cut_off", c.cut_off, "peers", "Peers cut off because they violated the protocol.")
+  table
+      .counter("cut_off", c.cut_off, "peers",
+               "Times that a peer was cut off because it violated the protocol.")
       .alert_as_it_grows(
-          "{cut_off} peers violated the protocol and were cut off so far: the log names them; "
-          "both must be of builds that agree");
+          "peers violated the protocol and were cut off {cut_off} times so far: the log names "
+          "them; both must be of builds that agree");
   table.counter("bounced_bytes", c.bounced_bytes, "bytes", "Bytes copied through bounce buffers.");
   table.counter("kicks", c.kicks, "requests",
                 "Requests posted only because none had completed for a while.");
