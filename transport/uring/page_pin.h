@@ -10,6 +10,12 @@
 
 namespace bedplate {
 
+// The limits of kUringKind, for a ring without sockets: nothing can replace it.
+inline constexpr DeviceKind kPagePinKind = {.name = kUringKind.name,
+                                            .holds_pages = true,
+                                            .region_bytes_max = kUringKind.region_bytes_max,
+                                            .region_count_max = kUringKind.region_count_max};
+
 class PagePin {
  public:
   PagePin() noexcept = default;
@@ -24,7 +30,7 @@ class PagePin {
  private:
   io_uring ring_ = {};
   bool is_created_ = false;
-  UringDevice device_{ring_};
+  UringDevice device_{ring_, kPagePinKind};
   KeyTable keys_;
 };
 

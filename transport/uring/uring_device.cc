@@ -43,8 +43,10 @@ Result<void> UringDevice::register_regions(std::span<Region> regions) {
       io_uring_register_buffers(&ring_, buffers.data(), static_cast<unsigned>(buffers.size()));
   if (outcome != 0) {
     errno = -outcome;
+    const char* or_instead = kind_.instead[0] == '\0' ? "" : ", or ";
     return error_from_errno("registering %s of the pool with io_uring", format_bytes(bytes).text)
-        .set_cure("raise the limit of locked memory (ulimit -l unlimited), or %s", kind_.instead);
+        .set_cure("raise the limit of locked memory (ulimit -l unlimited)%s%s", or_instead,
+                  kind_.instead);
   }
   is_registered_ = true;
   return {};
