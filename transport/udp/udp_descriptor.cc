@@ -173,7 +173,9 @@ void tell_udp_queues(int fd, const DatagramOptions& options) {
 
 uint32_t forget_what_came(int fd) noexcept {
   char none = 0;
-  for (int i = 0; i < kForgottenMax && recv(fd, &none, 0, MSG_DONTWAIT) >= 0; ++i) continue;
+  // An error of an earlier send (ICMP) comes before the next datagram.
+  const auto is_empty = [&] { return recv(fd, &none, 0, MSG_DONTWAIT) < 0 && errno == EAGAIN; };
+  for (int i = 0; i < kForgottenMax && !is_empty(); ++i) continue;
   uint32_t numbers[SK_MEMINFO_VARS] = {};
   socklen_t bytes = sizeof numbers;
   if (getsockopt(fd, SOL_SOCKET, SO_MEMINFO, numbers, &bytes) != 0) return 0;

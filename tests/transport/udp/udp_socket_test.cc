@@ -58,6 +58,10 @@ class UdpSocketBodies : public UdpPair {
     const Fd stranger(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     LONGS_EQUAL(3,
                 sendto(stranger.number(), "old", 3, 0, reinterpret_cast<sockaddr*>(&name), bytes));
+    // Nobody receives there any more, so the kernel reports an error before the datagram.
+    bytes = to_kernel(b->socket.local(), &name);
+    b->socket.close();
+    LONGS_EQUAL(3, sendto(fd, "lost", 3, 0, reinterpret_cast<sockaddr*>(&name), bytes));
     a->socket.adopt(opened.take(), a->options("127.0.0.1:0"));
     CHECK(a->socket.is_open());
     char text[8];
