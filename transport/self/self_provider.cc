@@ -10,10 +10,6 @@
 namespace bedplate {
 namespace {
 
-bool is_word(const RemoteMemory& memory) noexcept {
-  return memory.bytes >= sizeof(uint64_t) && memory.address % sizeof(uint64_t) == 0;
-}
-
 }  // namespace
 
 SelfProvider::SelfProvider(uint32_t member, const Dispatcher& dispatcher, const char* own_name)
@@ -158,14 +154,14 @@ uint32_t SelfProvider::finish_loans() noexcept {
 
 SendStatus SelfProvider::start(const RemoteOperation& operation) noexcept {
   BP_DCHECK(owner_.is_caller());
+  if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
   std::byte* at = pointer_to(operation.remote.address);
   if (is_atomic(operation.kind)) {
-    if (!is_word(operation.remote)) return SendStatus::kRefused;
+    if (operation.remote.address % sizeof(uint64_t) != 0) return SendStatus::kRefused;
     const uint64_t before = apply_atomic(operation.kind, at, operation.operand, operation.expected);
     if (operation.before != nullptr) *operation.before = before;
     return SendStatus::kDone;
   }
-  if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
   const bool is_put = operation.kind == OperationKind::kPut;
   std::memmove(is_put ? at : operation.local, is_put ? operation.local : at, operation.bytes);
   return SendStatus::kDone;

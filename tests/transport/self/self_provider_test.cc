@@ -134,7 +134,7 @@ TEST(SelfProvider, AtomicsTakeAWholeWord) {
   CHECK(to_self->compare_swap(all, 8, 1, &before, nullptr) == SendStatus::kDone);
   LONGS_EQUAL(9, words[0]);
   CHECK(to_self->fetch_add(all.part(4, 8), 2, nullptr, nullptr) == SendStatus::kRefused);
-  CHECK(to_self->fetch_add(all.part(8, 4), 2, nullptr, nullptr) == SendStatus::kRefused);
+  CHECK(to_self->fetch_add(all.part(8, 4), 2, nullptr, nullptr) == SendStatus::kTooLong);
 }
 
 #if BP_DEBUG

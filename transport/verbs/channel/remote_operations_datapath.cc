@@ -131,9 +131,8 @@ uint64_t RemoteOperations::fill_pieces(const std::byte* local, uint64_t bytes,
 
 SendStatus RemoteOperations::atomic(ibv_wr_opcode opcode, const RemoteMemory& to, uint64_t first,
                                     uint64_t second, uint64_t* before, Completion* done) noexcept {
-  if (to.bytes < sizeof(uint64_t) || to.address % sizeof(uint64_t) != 0) {
-    return SendStatus::kRefused;
-  }
+  if (to.bytes < sizeof(uint64_t)) return SendStatus::kTooLong;
+  if (to.address % sizeof(uint64_t) != 0) return SendStatus::kRefused;
   if (BP_UNLIKELY(!channel_.may_send)) return channel_.status_when_down();
   if (!channel_.may_reach(to, kAtomic)) return SendStatus::kRefused;
   if (!channel_.has_room()) return SendStatus::kAgain;
