@@ -40,7 +40,9 @@ void Lender::collect_from(uint32_t peer) noexcept {
     count = loans_.collect_from(peer, records);
     for (size_t i = 0; i < count; ++i) share_.give_back(peer);
     BP_DCHECK_SLOW(is_valid());
-    for (size_t i = 0; i < count; ++i) finish_loan(records[i], Outcome::kUnknown);
+    for (size_t i = 0; i < count; ++i) {
+      finish_loan(records[i], records[i].is_returned ? Outcome::kDone : Outcome::kUnknown);
+    }
   } while (count == kBatch);
 }
 

@@ -16,6 +16,8 @@ namespace bedplate {
 // shares. (is_valid)
 class Lender {
  public:
+  static constexpr uint32_t kBatch = 32;
+
   // Allocates.
   void create(const GroupView& group);
 
@@ -26,18 +28,16 @@ class Lender {
   uint32_t out_count() const noexcept { return loans_.out_count(); }
 
   // Ends loans that have come back from any peer, with Outcome::kDone: at most kBatch in one call.
-  // Returns how many.
+  // Returns how many; if it is kBatch, there may be more.
   uint32_t collect() noexcept;
-  // Ends all loans to `peer` that are still out, with Outcome::kUnknown: also those that it has
-  // returned since the last collect(). Requires: it cannot touch them any more, or this member is
-  // dead to the others.
+  // Ends all loans to `peer` that are still out: with Outcome::kDone if it has returned them since
+  // the last collect(), else with kUnknown. Requires: it cannot touch them any more, or this member
+  // is dead to the others.
   void collect_from(uint32_t peer) noexcept;
 
   bool is_valid() const noexcept;
 
  private:
-  static constexpr size_t kBatch = 32;
-
   uint32_t loan_count_ = 0;
   LoanTable loans_;
   PeerShare share_;

@@ -26,6 +26,7 @@ class LoanTable {
   struct Record : LoanRecord {
     uint16_t member = 0;  // the borrower
     uint8_t mark = 0;     // out: the byte's value after the return; free: its value now
+    bool is_returned = false;  // in a record of an ended loan: its borrower gave it back
   };
   static_assert(sizeof(Record) == 24, "a largest table stays in the cache as long as it can");
   struct Lent {
@@ -62,6 +63,11 @@ class LoanTable {
   bool is_valid() const noexcept { return book_.is_valid(); }
 
  private:
+  bool has_come_back(uint32_t loan) const noexcept {
+    // Pairs with the borrower's release: the borrower reads the memory no more.
+    return returned_[loan].load(std::memory_order_acquire) == book_[loan].mark;
+  }
+
   std::span<std::atomic<uint8_t>> returned_;
   LoanBook<Record, LoanOrder::kLastFirst> book_;
 };
@@ -81,9 +87,9 @@ inline size_t LoanTable::collect(std::span<Record> out) noexcept {
   BP_DCHECK(!out.empty());  // else the count does not show whether there are more
   size_t count = 0;
   book_.for_each_out([&](uint32_t loan) noexcept {
-    // Pairs with the borrower's release: the borrower reads the memory no more.
-    if (returned_[loan].load(std::memory_order_acquire) != book_[loan].mark) return true;
-    out[count++] = book_.end(loan);
+    if (!has_come_back(loan)) return true;
+    out[count] = book_.end(loan);
+    out[count++].is_returned = true;
     return count < out.size();
   });
   return count;
@@ -94,8 +100,10 @@ inline size_t LoanTable::collect_from(uint32_t member, std::span<Record> out) no
   size_t count = 0;
   book_.for_each_out([&](uint32_t loan) noexcept {
     if (book_[loan].member != member) return true;
+    const bool is_returned = has_come_back(loan);
     returned_[loan].store(book_[loan].mark, std::memory_order_relaxed);  // in the borrower's stead
-    out[count++] = book_.end(loan);
+    out[count] = book_.end(loan);
+    out[count++].is_returned = is_returned;
     return count < out.size();
   });
   return count;

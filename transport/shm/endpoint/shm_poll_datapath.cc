@@ -23,7 +23,9 @@ uint32_t ShmProvider::poll(uint32_t budget) noexcept {
   if (borrower_.has_released()) borrower_.give_back_released();
   uint32_t count = 0;
   if (parts_.lender.out_count() > 0 && polls_++ % kPollsPerCollection == 0) {
-    count += parts_.lender.collect();
+    const uint32_t ended_count = parts_.lender.collect();
+    if (ended_count == Lender::kBatch) polls_ = 0;  // the next poll collects the others
+    count += ended_count;
   }
   if (BP_UNLIKELY(!parts_.operations.is_idle())) count += parts_.operations.poll();
   if (BP_UNLIKELY(parts_.outgoing.returning_count > 0)) {

@@ -120,8 +120,8 @@ class ShmProvider final : public Provider {
   bool is_valid() const noexcept;
 
  private:
-  // The provider collects returned loans once in this many polls: each look takes the cache line
-  // away from the borrower that returns loans.
+  // The provider collects returned loans once in this many polls, and again in the next poll if
+  // many had come back: each look takes the cache line away from the borrower that returns loans.
   static constexpr uint32_t kPollsPerCollection = 256;
   // A sleeper checks this often whether the owner lives: nobody wakes it when the owner is killed.
   static constexpr uint64_t kOwnerCheckNs = 50 * kNsPerMs;

@@ -105,6 +105,14 @@ TEST(LoanTable, DeathsDoNotComeRoundToTheMarkThatLiesThere) {
   }
 }
 
+TEST(LoanTable, WhatTheDeadHadGivenBackIsToldFromWhatTheyHeld) {
+  const LoanTable::Lent returned_one = table.try_lend(&blocks[0], nullptr, 3);
+  table.try_lend(&blocks[1], nullptr, 3);
+  give_back(returned_one);
+  LONGS_EQUAL(2, table.collect_from(3, out));
+  for (int i = 0; i < 2; ++i) CHECK(out[i].is_returned == (out[i].block == &blocks[0]));
+}
+
 TEST(LoanTable, TakesBackWhatTheDeadHeldAndNothingElse) {
   for (uint32_t i = 0; i < 20; ++i) table.try_lend(&blocks[i], nullptr, i % 2);
   LONGS_EQUAL(6, table.collect_from(1, std::span(out, 6)));

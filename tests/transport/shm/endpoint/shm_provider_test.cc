@@ -94,6 +94,25 @@ TEST(ShmProvider, TellsWhichGenerationAMessageIsOf) {
   LONGS_EQUAL(2, world.generations[1]);
 }
 
+TEST(ShmProvider, ManyReturnedLoansEndInPollsThatFollowOneAnother) {
+  constexpr uint32_t kCount = 80;
+  TestPool pool;
+  const std::span<std::byte> block = pool.memory(64 * kKiB);
+  GroupRig rig(shape_of(GroupKind::kLazy, 2), &*pool);
+  Member& a = rig.join(0);
+  Member& b = rig.join(1);
+  Counted back;
+  for (uint32_t i = 0; i < kCount; ++i) {
+    while (a.to(1).am_send_loan(1, {}, block, &back) == SendStatus::kAgain) b.messenger.poll(64);
+  }
+  while (b.received.size() < kCount) b.messenger.poll(64);
+  for (const auto& one : b.received) b.messenger.release(one.loan);
+  b.messenger.poll(64);
+  while (back.count == 0) a.messenger.poll(64);
+  for (uint32_t i = 0; i < kCount / 32; ++i) a.messenger.poll(64);
+  LONGS_EQUAL(kCount, back.count);
+}
+
 #if BP_DEBUG
 namespace {
 

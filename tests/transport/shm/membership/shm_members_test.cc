@@ -164,6 +164,25 @@ TEST(ShmMembers, LoansOfTheDeadComeBackOnlyWhenTheyAreQuiet) {
   }
 }
 
+TEST(ShmMembers, LoansThatTheDeadHadReturnedAreDone) {
+  const std::span<std::byte> block = pool.memory(64 * kKiB);
+  for (GroupKind kind : kGroupKinds) {
+    GroupRig rig(shape_of(kind, 3), &*pool);
+    Member& a = rig.join(0);
+    Member& b = rig.join(1);
+    Counted back;
+    CHECK(a.to(1).am_send_loan(1, {}, block, &back) == SendStatus::kPending);
+    b.messenger.poll(8);
+    b.messenger.release(b.received[0].loan);
+    b.messenger.poll(8);
+    rig.kill(1);
+    rig.members().set_state(1, MemberState::kQuiet);
+    a.messenger.poll(8);
+    LONGS_EQUAL(1, back.count);
+    CHECK(back.outcome == Outcome::kDone);
+  }
+}
+
 TEST(ShmMembers, WhoseLoansAreHeldIsSaidUntilTheyAreReleased) {
   const std::span<std::byte> block = pool.memory(64 * kKiB);
   for (GroupKind kind : kGroupKinds) {
