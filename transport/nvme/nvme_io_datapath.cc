@@ -99,14 +99,16 @@ void NvmeIo::fill(NvmeOperation& operation, const NvmeQueue::Entry& entry) noexc
   command.space = space.id;
   switch (operation.action) {
     case NvmeAction::kRead:
-    case NvmeAction::kWrite:
+    case NvmeAction::kWrite: {
+      const bool is_write = operation.action == NvmeAction::kWrite;
       count = std::min<uint64_t>(count, space.transfer_blocks_max);
-      command.opcode = operation.action == NvmeAction::kRead ? nvme::kRead : nvme::kWrite;
-      command.word12 =
-          static_cast<uint32_t>(count - 1) | (operation.is_durable ? nvme::kForceUnitAccess : 0);
+      command.opcode = is_write ? nvme::kWrite : nvme::kRead;
+      command.word12 = static_cast<uint32_t>(count - 1) |
+                       (is_write && operation.is_durable ? nvme::kForceUnitAccess : 0);
       set_pages(command, operation.memory + (done_blocks << space.block_log2),
                 count << space.block_log2, entry.list);
       break;
+    }
     case NvmeAction::kFlush: command.opcode = nvme::kFlush; break;
     case NvmeAction::kWriteZeroes:
       count = std::min<uint64_t>(count, space.zero_blocks_max);

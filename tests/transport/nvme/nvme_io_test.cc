@@ -83,14 +83,18 @@ TEST(NvmeIo, DurableZeroesAndDeallocatedAreSaidSo) {
   rig.begin(deallocate, NvmeAction::kDeallocate, 7, 8);
   NvmeAsked flush;
   rig.begin(flush, NvmeAction::kFlush, 0, 0);
+  NvmeAsked read;
+  read.is_durable = true;  // says nothing about a read
+  rig.begin(read, NvmeAction::kRead, 0, 1);
   rig.turn(2);
-  for (NvmeAsked* asked : {&durable, &zeroes, &kept, &deallocate, &flush}) {
+  for (NvmeAsked* asked : {&durable, &zeroes, &kept, &deallocate, &flush, &read}) {
     CHECK(asked->is_done());
     LONGS_EQUAL(0, asked->outcome);
   }
   const std::vector<nvme::Command>& commands = rig.drive.commands;
-  LONGS_EQUAL(5, commands.size());
+  LONGS_EQUAL(6, commands.size());
   LONGS_EQUAL(nvme::kForceUnitAccess, commands[0].word12);
+  LONGS_EQUAL(0, commands[5].word12);
   LONGS_EQUAL(nvme::kDeallocateZeroes | 5, commands[1].word12);
   LONGS_EQUAL(5, commands[1].word10);
   LONGS_EQUAL(5, commands[2].word12);
