@@ -133,6 +133,7 @@ void NvmeController::create(NvmePort& port, std::span<std::byte> memory,
       (queue_count == 0 && !queues.empty())) {
     return fail(NvmeProblem::kNoQueue);
   }
+  is_suitable_ = true;
   begin_reset();
   BP_DCHECK_SLOW(is_valid());
 }
@@ -235,6 +236,7 @@ uint64_t NvmeController::look(uint64_t now_ns) noexcept {
   now_ns_ = now_ns;
   if (state_ == State::kClosed) return pairs_.have_followed() ? kNever : now_ns + kStepNs;
   if (state_ == State::kFailed) {
+    if (!is_suitable_) return kNever;
     if (now_ns < deadline_ns_) return deadline_ns_;
     if (registers_.read32(nvme::kStatus) == nvme::kAllOnes) {
       return deadline_ns_ = now_ns + options_.timeout_ns;

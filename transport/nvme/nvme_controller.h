@@ -17,7 +17,8 @@
 //     kReady:         poll the admin queue, abort late commands, read the health log;
 //                     a fatal status, or a command that stays late: reset
 //     kFailed:        the controller is gone, or a start failed: it has no access to memory, and
-//                     commands end with EIO; a reset after NvmeOptions::timeout_ns
+//                     commands end with EIO; a reset after NvmeOptions::timeout_ns, unless create()
+//                     has found it unsuitable
 //     shut_down():    kShuttingDown, then kClosed
 //
 // A late command is aborted. If it is late again, or an admin command is late, the controller is
@@ -98,7 +99,7 @@ class NvmeController {
 
   // Begins the start, with a queue pair for each of `queues`, or for fewer: the controller may
   // grant fewer, and each pair needs an interrupt and doorbells of `port`. If the controller is
-  // unsuitable, the state is kFailed at once; look() must not be called then.
+  // unsuitable, the state is kFailed at once, and stays so.
   // Requires: `memory` has bytes_for(), zeroed and page aligned; `queues` is not empty, unless
   // is_only_identified; options.namespaces is not empty; the registers of `port` reach to the
   // doorbells. `port`, all memory and all counters outlive this. Called once, before the seal.
@@ -197,6 +198,7 @@ class NvmeController {
   StepCall step_call_;
   uint32_t queue_index_ = 0;  // of the step
   uint32_t space_index_ = 0;  // of the step
+  bool is_suitable_ = false;  // create() has found nothing against it
   bool was_ready_ = false;
 };
 

@@ -158,6 +158,14 @@ TEST(NvmeController, OneWithQueuesThatAreTooShort) {
   expect_problem(NvmeProblem::kNoQueue);
 }
 
+TEST(NvmeController, OneThatIsUnsuitableIsNotTriedAgain) {
+  rig.drive.has_nvm = false;
+  expect_problem(NvmeProblem::kNotNvm);
+  rig.now_ns += rig.options.timeout_ns;
+  CHECK(rig.controller.look(rig.now_ns) == NvmeController::kNever);
+  CHECK(rig.controller.state() == State::kFailed && !rig.drive.may_use_memory);
+}
+
 TEST(NvmeController, OneThatDoesNotBecomeReady) {
   rig.drive.is_never_ready = true;
   expect_problem(NvmeProblem::kNotReady);
