@@ -21,13 +21,13 @@ constexpr Words kWords[] = {
     {"was taken back by the kernel", "give it to vfio-pci again"},
     {"does not stop", kBroken},
     {"does not become ready", kBroken},
-    {"reports that it has failed", kBroken},
+    {"reports that it has failed, or is no longer ready", kBroken},
     {"does not answer an admin command", kBroken},
     {"neither answers a command nor aborts it", "raise nvme_timeout_ms if the drive is only slow"},
     {"refuses an admin command", kOther},
     {"does not support the commands for blocks", kOther},
     {"does not support pages of 4 KiB", kOther},
-    {"grants no I/O queue", kOther},
+    {"has no I/O queue, doorbell or interrupt, or too short queues", kOther},
     {"grants fewer I/O queues than before", "start the appliance again"},
     {"has no volatile write cache", "leave nvme_write_cache out"},
     {"has no such namespace", "name one that it has in nvme_namespace (nvme list-ns, while the "
@@ -35,8 +35,8 @@ constexpr Words kWords[] = {
     {"has its blocks formatted with metadata", "format it without, which erases it: nvme format "
                                                "--lbaf=N, while the kernel's driver has the drive"},
     {"has blocks of less than 512 or more than 4096 bytes",
-     "format it with blocks of 512 or 4096 bytes, "
-     "which erases it: nvme format --lbaf=N"},
+     "format it with blocks of 512 or 4096 bytes, which erases it: nvme format --lbaf=N, while "
+     "the kernel's driver has the drive"},
     {"has changed: it is smaller, or has other blocks or smaller transfers",
      "start the appliance again"},
 };

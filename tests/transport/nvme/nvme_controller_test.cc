@@ -156,6 +156,8 @@ TEST(NvmeController, OneWithLargePagesAlone) {
 TEST(NvmeController, OneWithQueuesThatAreTooShort) {
   rig.drive.entry_count_max = 2;
   expect_problem(NvmeProblem::kNoQueue);
+  STRCMP_EQUAL("it has no I/O queue, doorbell or interrupt, or too short queues",
+               error_of(NvmeProblem::kNoQueue, 0, "0000:01:00.0").answer);
 }
 
 TEST(NvmeController, OneThatIsUnsuitableIsNotTriedAgain) {
