@@ -170,7 +170,8 @@ Result<void> VfioContainer::add_group(int group, const std::string& number) {
   if (has_group(number)) return {};
   vfio_group_status status = {.argsz = sizeof status, .flags = 0};
   if (ioctl(group, VFIO_GROUP_GET_STATUS, &status) != 0) {
-    return error_from_errno("reading the state of IOMMU group %s", number.c_str());
+    return error_from_errno("reading the state of IOMMU group %s", number.c_str())
+        .set_cure("see the kernel's log for more (dmesg)");
   }
   if ((status.flags & VFIO_GROUP_FLAGS_VIABLE) == 0) {
     return error_while("checking IOMMU group %s", number.c_str())
@@ -214,7 +215,8 @@ Result<VfioInfo> VfioContainer::info() const {
   BP_ASSERT(!groups_.empty());
   std::vector<std::byte> answer(kInfoBytes);
   if (!ask_for_info(container_.number(), answer)) {
-    return error_from_errno("asking the IOMMU for its limits");
+    return error_from_errno("asking the IOMMU for its limits")
+        .set_cure("see the kernel's log for more (dmesg)");
   }
   return parse_vfio_info(answer);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "transport/vfio/pci_device.h"
+#include "transport/vfio/vfio_preflight.h"
 
 namespace bedplate {
 
@@ -37,6 +38,7 @@ Result<void> VfioPool::map_pool() {
 }
 
 Result<Fd> VfioPool::open_device(const std::string& address) {
+  BP_TRY(check_pci_device(address));
   BP_TRY_ASSIGN(const auto device, look_up_pci_device(address));
   BP_TRY(open_group(device.group));
   return container_.open_device(device.group, address);

@@ -25,13 +25,12 @@ class VfioPool {
   ~VfioPool() { close(); }
 
   // Gives the pool to the PCI device at `address`, and to all devices of its IOMMU group. Opens the
-  // device for its driver (VfioContainer::open_device), which closes it before close(). Requires:
-  // the device has an IOMMU group (check_pci_device).
-  // Errors: no such device; the container's; check_reach's; KeyTable::create's.
+  // device for its driver (VfioContainer::open_device), which closes it before close(). Errors:
+  // check_pci_device's; the container's; check_reach's; KeyTable::create's.
   Result<Fd> open_device(const std::string& address);
   // Give the pool to all devices of the group `number`, and open no device. open_group() opens the
   // group. For add_group() another opener has opened it as `group`, and may close that descriptor
-  // afterwards (VfioContainer::add_group). Errors: as open_device().
+  // afterwards (VfioContainer::add_group). Errors: as open_device(), but for check_pci_device's.
   Result<void> open_group(const std::string& number);
   Result<void> add_group(int group, const std::string& number);
 

@@ -2,6 +2,7 @@
 // bound to vfio-pci behind an IOMMU (tests/guest/vfio_test.py).
 #include "transport/vfio/vfio_container.h"
 
+#include <algorithm>
 #include <cstring>
 #include <fcntl.h>
 
@@ -157,6 +158,18 @@ TEST(VfioPool, WithoutVfioTheModuleIsNamed) {
   STRCMP_EQUAL("opening /dev/vfio/vfio, which gives programs access to devices: No such file or "
                "directory; load the kernel's modules: modprobe -a vfio_iommu_type1 vfio-pci",
                text_of(vfio.open_group("1").error()).c_str());
+}
+
+TEST(VfioPool, ADeviceWithoutAnIommuGroupIsRefused) {
+  const std::vector<std::string> devices = list_pci_devices();
+  const auto found = std::find_if(devices.begin(), devices.end(), [](const std::string& address) {
+    return look_up_pci_device(address).take().group.empty();
+  });
+  if (found == devices.end()) BP_SKIP("there is no PCI device without an IOMMU group");
+  test::TestPool pool(test::kTestPoolBaseInRange);
+  VfioPool vfio(*pool);
+  STRCMP_CONTAINS("it has no IOMMU group", text_of(vfio.open_device(*found).error()).c_str());
+  LONGS_EQUAL(0, vfio.group_count());
 }
 
 // Two segments, the first longer than a region: three mappings, and no more.
