@@ -370,9 +370,9 @@ TEST(ProviderConformance, AtomicsTellTheValueBefore) {
       return link.endpoint->compare_swap(remote, 42, 7, &before, done);
     });
     LONGS_EQUAL_TEXT(7, *word, link.name);
-    CHECK_TEXT(link.endpoint->fetch_add(remote.part(0, 4), 2, nullptr, nullptr) ==
-                   SendStatus::kTooLong,
-               link.name);
+    CHECK_TEXT(
+        link.endpoint->fetch_add(remote.part(0, 4), 2, nullptr, nullptr) == SendStatus::kTooLong,
+        link.name);
     LONGS_EQUAL_TEXT(7, *word, link.name);
     link.back->withdraw(remote);
   });

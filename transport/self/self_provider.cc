@@ -8,9 +8,6 @@
 #include "transport/messages/memory_access_datapath.h"
 
 namespace bedplate {
-namespace {
-
-}  // namespace
 
 SelfProvider::SelfProvider(uint32_t member, const Dispatcher& dispatcher, const char* own_name)
     : Endpoint("self", kLimits),

@@ -40,8 +40,7 @@ LinkGroup* Memberships::join(Holder& holder, const IpAddress& group, const IpAdd
   }
   LinkGroup* its = find_group(group);
   IpAddress others[kSourceCountMax];
-  const bool is_full =
-      its != nullptr && has_source && sources(*its, others) == kSourceCountMax;
+  const bool is_full = its != nullptr && has_source && sources(*its, others) == kSourceCountMax;
   if (its == nullptr) {
     its = std::find_if(&groups_[0], &groups_[0] + count_max_,
                        [](const LinkGroup& one) { return !one.is_used(); });

@@ -160,11 +160,10 @@ void look_at_port_device(const std::string& port, const PortDevice& device, bool
       // A server makes its socket in the folder; a client connects to one there.
       const std::string folder = device.argument.substr(0, device.argument.rfind('/') + 1);
       if (access(folder.c_str(), is_memif_server ? W_OK | X_OK : X_OK) == 0) return;
-      problems->push_back(
-          problem_of(port, device)
-              .set_answer_errno(errno)
-              .set_cure("mkdir -p %s, and let the user of the appliance %s it", folder.c_str(),
-                        is_memif_server ? "write to" : "enter"));
+      problems->push_back(problem_of(port, device)
+                              .set_answer_errno(errno)
+                              .set_cure("mkdir -p %s, and let the user of the appliance %s it",
+                                        folder.c_str(), is_memif_server ? "write to" : "enter"));
       return;
     }
     case Kind::kRing:

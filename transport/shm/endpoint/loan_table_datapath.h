@@ -24,8 +24,8 @@ namespace bedplate {
 class LoanTable {
  public:
   struct Record : LoanRecord {
-    uint16_t member = 0;  // the borrower
-    uint8_t mark = 0;     // out: the byte's value after the return; free: its value now
+    uint16_t member = 0;       // the borrower
+    uint8_t mark = 0;          // out: the byte's value after the return; free: its value now
     bool is_returned = false;  // in a record of an ended loan: its borrower gave it back
   };
   static_assert(sizeof(Record) == 24, "a largest table stays in the cache as long as it can");

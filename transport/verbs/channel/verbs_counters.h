@@ -82,9 +82,10 @@ inline void describe(CounterTable& table, VerbsCounters& c) {
                "Messages sent again after a lost connection, to the same instance of the peer.")
       .no_alert("nothing is lost, and broken counts the cause");
   table
-      .counter("lost", c.lost, "messages",
-               "Accepted messages that the peer's instance had not confirmed when it ended, counted "
-               "when its next instance connects. It may have consumed some.")
+      .counter(
+          "lost", c.lost, "messages",
+          "Accepted messages that the peer's instance had not confirmed when it ended, counted "
+          "when its next instance connects. It may have consumed some.")
       .alert_as_it_grows(
           "a peer ended before it had confirmed all messages; up to {lost} were lost so far: its "
           "log says why; their senders must send them again");

@@ -48,8 +48,9 @@ Result<void> QueuePair::bring_to(ibv_qp_attr& attributes, int mask, const char* 
   errno = outcome;
   const bool looks_for_peer = attributes.qp_state == IBV_QPS_RTR;
   return error_from_errno("bringing a queue pair of %s to %s", device_->kind().name, name)
-      .set_cure("%ssee the kernel's log",
-                looks_for_peer ? "check that this device's address has a route to the peer's; " : "");
+      .set_cure(
+          "%ssee the kernel's log",
+          looks_for_peer ? "check that this device's address has a route to the peer's; " : "");
 }
 
 Result<void> QueuePair::create(const VerbsDevice& device,

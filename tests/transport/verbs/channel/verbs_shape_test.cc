@@ -38,16 +38,17 @@ TEST(VerbsShape, ThoseThatCannotBeAreRefusedWithWhatCan) {
   }
   CHECK_FALSE(check_shape({.peer_count_max = 0}).ok());
   CHECK_FALSE(check_shape({.operation_count_max = 0}).ok());
-  check_refused({.window = 65}, "65 messages in a window: powers of two from 2 to 16384 are possible",
+  check_refused({.window = 65},
+                "65 messages in a window: powers of two from 2 to 16384 are possible",
                 "choose one of these, such as 64");
   check_refused({.peer_count_max = 2000}, "2000 peers: numbers from 1 to 1024 are possible",
                 "choose one of these, such as 8");
   for (const uint32_t count : {1u, 2u}) {
-    check_refused({.datagram_count = count},
-                  (std::to_string(count) +
-                   " datagrams: 0, and powers of two from 4 to 4096 are possible")
-                      .c_str(),
-                  "choose one of these, such as 64");
+    check_refused(
+        {.datagram_count = count},
+        (std::to_string(count) + " datagrams: 0, and powers of two from 4 to 4096 are possible")
+            .c_str(),
+        "choose one of these, such as 64");
   }
 }
 
