@@ -14,7 +14,7 @@ TEST_GROUP(LinkListener){};
 
 TEST(LinkListener, OneThatPausedMayBeClosed) {
   const std::string path = "/tmp/bedplate-listener-" + std::to_string(getpid()) + ".sock";
-  const auto address = parse_socket_address("unix:" + path);
+  auto address = parse_socket_address("unix:" + path);
   CHECK(address.ok());
   LinkEvents events;
   CHECK(events.open());
