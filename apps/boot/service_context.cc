@@ -103,15 +103,14 @@ Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {
   const auto need = std::find_if(needs_.datagrams.begin(), needs_.datagrams.end(), is_it);
   if (need == needs_.datagrams.end()) return defect(doing, "it is not planned");
   DatagramSocket*& socket = datagram_sockets_[static_cast<size_t>(need - needs_.datagrams.begin())];
+  if (socket != nullptr) return defect(doing, "it was handed out before");
   if (need->network != nullptr) {
     auto made = need->network->make_socket(need->shard, need->shape);
     if (made.ok()) return socket = made.value();
     return Error{made.error()}.set_doing("%s: %s", needs_.name.c_str(), doing.c_str());
   }
-  auto memory = carve(need->owner);
-  if (!memory.ok()) return defect(doing, "it was handed out before");
-  udp_sockets_.push_back(
-      std::make_unique<UdpSocket>(sockets(need->shard), memory.value(), need->shape));
+  BP_TRY_ASSIGN(const auto memory, carve(need->owner));
+  udp_sockets_.push_back(std::make_unique<UdpSocket>(sockets(need->shard), memory, need->shape));
   return socket = udp_sockets_.back().get();
 }
 

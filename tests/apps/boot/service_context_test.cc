@@ -11,6 +11,7 @@
 #include "platform/cpu.h"
 #include "platform/name_lock.h"
 #include "tests/apps/boot/service_rig.h"
+#include "tests/apps/tsrelay/relay_rig.h"
 #include "tests/support/pool_fixture.h"
 #include "transport/sockets/datagram_network.h"
 #include "transport/vfio/vfio_pool.h"
@@ -50,16 +51,18 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
     asked.sources(0, 1);
     asked.datagram_socket(0, "in", {.buffer_count = 16, .buffer_bytes = 64});
     asked.datagram_socket(0, "far", {}, "wan");
+    asked.datagram_socket(0, "further", {}, "wan");
     return Result<void>{};
   };
   struct AnyShard final : DatagramNetwork {
     Result<void> plan_socket(uint32_t, const DatagramShape&) override { return {}; }
     Result<DatagramSocket*> make_socket(uint32_t, const DatagramShape&) override {
-      if (is_made) return Error{}.set_answer("it was asked for one").set_cure("ask for fewer");
-      is_made = true;
-      return static_cast<DatagramSocket*>(nullptr);
+      if (made_count == 1) return Error{}.set_answer("it has one").set_cure("ask for fewer");
+      ++made_count;
+      return &socket;
     }
-    bool is_made = false;
+    relay::FakeSocket socket;
+    int made_count = 0;
   } network;
   relay.network = &network;
   relay.to_plan = [](ServicePlan&) { return Result<void>{}; };
@@ -89,7 +92,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
   VfioPool vfio(*pool);
   ServiceDrains drains;
-  Fd datagrams[2];  // no socket is opened ahead
+  Fd datagrams[3];  // no socket is opened ahead
   ServiceContext context(needs,
                          {configuration, made.value(), *pool, shards, messengers,
                           made.value().message_names, counters, peers, vfio, drains},
@@ -127,9 +130,11 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
                format_error(context.datagram_socket("out").error(), text, sizeof text));
 
   CHECK(context.datagram_socket("far").ok());
-  CHECK(network.is_made);
-  STRCMP_EQUAL("cache: creating the datagram socket far: it was asked for one; ask for fewer",
+  STRCMP_EQUAL(("cache: creating the datagram socket far: it was handed out before" + cure).c_str(),
                format_error(context.datagram_socket("far").error(), text, sizeof text));
+  STRCMP_EQUAL("cache: creating the datagram socket further: it has one; ask for fewer",
+               format_error(context.datagram_socket("further").error(), text, sizeof text));
+  LONGS_EQUAL(1, network.made_count);
 
   auto listening = context.listeners("listen");
   CHECK(!listening.ok());
