@@ -207,7 +207,7 @@ void describe(ConfigurationTable& table, BlockdSettings& settings) {
   table.tables("volume", &settings.volumes, 1, 64);
   table.check([&settings](ReadTable& read) {
     check_ceph(read, settings);
-    check_tls_certificate(read, settings.tls);
+    check_tls_certificate(read);
   });
 }
 

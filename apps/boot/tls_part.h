@@ -49,6 +49,6 @@ struct TlsPart {
 const TlsPart* tls_part() noexcept;
 
 // Checks that a certificate and its key come together, and tls_client_authorities only with them.
-void check_tls_certificate(ReadTable& read, const TlsFiles& files);
+void check_tls_certificate(ReadTable& read);
 
 }  // namespace bedplate

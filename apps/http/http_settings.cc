@@ -12,7 +12,7 @@ constexpr uint64_t kConnectionsMax = 1024;
 constexpr uint16_t kPort = 9464;
 
 void check_tls(ReadTable& read, const TlsFiles& files) {
-  check_tls_certificate(read, files);
+  check_tls_certificate(read);
   if (!files.is_empty() && tls_part() == nullptr) {
     read.refuse_value("tls_certificate", "this program has no TLS linked in",
                       "link it with bedplate-tls (pkg-config; CMake: Bedplate::tls), or leave the "

@@ -490,4 +490,7 @@ TEST(Configuration, TlsIsWhole) {
   REFUSED("f:10:1: \"tls_key\" is only for a server with a certificate; expected "
           "\"tls_certificate\" beside it",
           with("tls_key = \"/k\"\ntls_shared_keys = \"/p\""));
+  // A refused value is no missing one.
+  LONGS_EQUAL(1, refusals(with("tls_certificate = \"c\""), "f").size());
+  LONGS_EQUAL(1, refusals(with("tls_certificate = \"c\"\ntls_key = \"/k\""), "f").size());
 }
