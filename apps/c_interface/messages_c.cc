@@ -1,6 +1,10 @@
 // The C interface to messages: implements bedplate.h with JoinedProcess.
+#include <algorithm>
 #include <bit>
+#include <climits>
 #include <new>
+
+#include <poll.h>
 
 #include "apps/c_interface/bedplate.h"
 #include "apps/c_interface/messages_c.h"
@@ -145,8 +149,12 @@ unsigned bp_poll(bp_member* self, unsigned budget) {
 }
 
 void bp_wait(bp_member* self, unsigned timeout_ms) {
+  if (self->descriptor == nullptr) return self->messenger->wait(timeout_ms * kNsPerMs);
+  // The descriptor's thread sleeps on the member's doorbell. A second sleeper there misses rings.
+  if (!self->descriptor->arm()) return;
+  pollfd readable = {self->descriptor->fd(), POLLIN, 0};
+  poll(&readable, 1, static_cast<int>(std::min<unsigned>(timeout_ms, INT_MAX)));
   wake_up(self);
-  self->messenger->wait(timeout_ms * kNsPerMs);
 }
 
 int bp_member_fd(bp_member* self) {
