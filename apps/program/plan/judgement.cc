@@ -19,6 +19,11 @@ void judge_machine(Judgement* judged) {
   const Configuration& configuration = *judged->configuration;
   const AppliancePlan& plan = *judged->plan;
   std::vector<Error>& problems = judged->problems;
+  if (auto agreed = check_heap_expectation(configuration.alloc.expect, interception_decision());
+      !agreed.ok()) {
+    problems = {agreed.error()};
+    return;
+  }
   if (auto may = check_calls(configuration, plan); !may.ok()) {
     problems = {may.error()};  // all other problems would follow from this one
     return;
@@ -49,11 +54,6 @@ Judgement judge(const char* path, std::span<Service* const> services) {
     return judged;
   }
   judged.plan = planned.take();
-  const HeapExpectation expected = judged.configuration->alloc.expect;
-  if (auto agreed = check_heap_expectation(expected, interception_decision()); !agreed.ok()) {
-    judged.problems = {agreed.error()};
-    return judged;
-  }
   judge_machine(&judged);
   return judged;
 }

@@ -25,8 +25,7 @@ struct Judgement {
 // load_configuration().
 Judgement judge(const char* path, std::span<Service* const> services);
 
-// Checks the machine again, and replaces judged->problems. It does not check [alloc] expect again.
-// Requires: judged->plan has a value.
+// Checks the machine again, and replaces judged->problems. Requires: judged->plan has a value.
 void judge_machine(Judgement* judged);
 
 }  // namespace bedplate
