@@ -20,12 +20,15 @@ namespace {
 
 constexpr char kAsRoot[] = "run it as root, and where /proc, /sys and /etc are writable";
 
-Result<void> write_file(const std::string& path, int flags, const std::string& text) {
+// A setting is taken in one write or not at all. A file may take a part; then the next write fails.
+Result<void> write_file(const std::string& path, int flags, std::string_view text) {
+  BP_ASSERT(!text.empty());
   const Fd opened(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0644));
-  // The kernel takes a setting in one write or not at all.
-  if (opened.is_open() &&
-      write(opened.number(), text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
-    return {};
+  ssize_t count = opened.is_open() ? 1 : -1;
+  while (count > 0) {
+    count = write(opened.number(), text.data(), text.size());
+    if (count == static_cast<ssize_t>(text.size())) return {};
+    if (count > 0) text.remove_prefix(static_cast<size_t>(count));
   }
   return error_from_errno("writing %s", path.c_str()).set_cure("%s", kAsRoot);
 }
@@ -88,10 +91,11 @@ Result<std::string> lasting_text(const std::vector<std::string>& lines, const st
   if (after.empty()) after.push_back("# Written by `bedplate doctor --fix`.");
   for (const std::string& line : lines) {
     BP_ASSERT(!name_of(line).empty());  // else it would replace a comment
-    const auto same = std::find_if(after.begin(), after.end(), [&](const std::string& other) {
+    // At boot the last line of a name wins.
+    const auto same = std::find_if(after.rbegin(), after.rend(), [&](const std::string& other) {
       return name_of(other) == name_of(line);
     });
-    if (same == after.end()) {
+    if (same == after.rend()) {
       after.push_back(line);
     } else {
       *same = line;
@@ -110,8 +114,8 @@ Result<void> write_lasting(const std::string& text, const std::string& root) {
   BP_TRY(ensure_directory((root + "/etc/sysctl.d").c_str(), 0755));
   auto written = write_file(fresh, O_CREAT | O_TRUNC, text);
   if (written.ok() && rename(fresh.c_str(), path.c_str()) == 0) return {};
-  const Error error =
-      written.ok() ? error_from_errno("renaming %s", fresh.c_str()) : written.error();
+  Error error = written.ok() ? error_from_errno("renaming %s", fresh.c_str()) : written.error();
+  error.set_cure("%s", kAsRoot);
   unlink(fresh.c_str());
   return error;
 }

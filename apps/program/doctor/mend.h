@@ -22,7 +22,7 @@ inline constexpr char kLastingFile[] = "/etc/sysctl.d/90-bedplate.conf";
 // setting.file begins with /; with setting.page, `value` is a number.
 Result<void> apply(const Setting& setting, const std::string& root = "");
 
-// The lasting file's text after `lines` ("vm.nr_hugepages = 64") are added: each replaces the first
+// The lasting file's text after `lines` ("vm.nr_hugepages = 64") are added: each replaces the last
 // line of the same name; other lines stay. Empty: nothing changes, since the file has all `lines`.
 // Errors: the file exists and cannot be read. Requires: each line has a name.
 Result<std::string> lasting_text(const std::vector<std::string>& lines,

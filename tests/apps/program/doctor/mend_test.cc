@@ -2,11 +2,14 @@
 // before it makes changes that outlast a boot.
 #include "apps/program/doctor/mend.h"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
+
+#include <sys/resource.h>
 
 #include "apps/program/doctor/machine_findings.h"
 #include "tests/support/fake_root.h"
@@ -121,6 +124,14 @@ TEST(Mend, WhatIsInTheFileStays) {
   LONGS_EQUAL(1, questions.size());
 }
 
+// At boot the last line of a name wins.
+TEST(Mend, OfSeveralLinesOfANameTheLastIsReplaced) {
+  root.write(kLastingFile, "kernel.numa_balancing = 0\nkernel.numa_balancing = 1\n");
+  mend_all({unbalanced()});
+  STRCMP_EQUAL("kernel.numa_balancing = 0\nkernel.numa_balancing = 0\n",
+               text_of(kLastingFile).c_str());
+}
+
 TEST(Mend, TheLastLineStaysWithoutANewlineAndALongOneStaysWhole) {
   const std::string comment = "# " + std::string(5000, 'x');
   root.write(kLastingFile, comment + "\nvm.swappiness = 1");
@@ -137,6 +148,28 @@ TEST(Mend, AFileThatCannotBeReadIsNotReplaced) {
   STRCMP_CONTAINS(kLastingFile, failed[0].doing);
   STRCMP_EQUAL("Is a directory", failed[0].answer);
   LONGS_EQUAL(0, questions.size());
+}
+
+TEST(Mend, AFileThatTakesAPartFailsWithItsReason) {
+  rlimit before = {};
+  LONGS_EQUAL(0, getrlimit(RLIMIT_FSIZE, &before));
+  const rlimit small = {.rlim_cur = 16, .rlim_max = before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const Finding finding = unbalanced();
+  LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &small));
+  mend_all({finding});
+  LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &before));
+  std::signal(SIGXFSZ, handler);
+  LONGS_EQUAL(1, failed.size());
+  STRCMP_EQUAL("File too large", failed[0].answer);
+  CHECK_FALSE(std::filesystem::exists(root.path() + kLastingFile + ".new"));
+}
+
+TEST(Mend, AFileThatCannotBeRenamedHasACure) {
+  std::filesystem::create_directories(root.path() + kLastingFile);
+  const auto written = write_lasting("vm.swappiness = 1\n", root.path());
+  STRCMP_EQUAL("Is a directory", written.ok() ? "" : written.error().answer);
+  STRCMP_CONTAINS("run it as root", written.error().cure);
 }
 
 TEST(Mend, WhatFailsIsSaidAndTheRestIsDone) {
