@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
 #include <cstdio>
 #include <initializer_list>
 #include <string_view>
@@ -70,6 +71,18 @@ void add_once(std::vector<std::string>* all, const std::string& one) {
   if (!one.empty() && std::find(all->begin(), all->end(), one) == all->end()) all->push_back(one);
 }
 
+// The kernel reserves only pages that it finds memory for, and returns no error.
+Result<void> check_count(const Setting& setting, const std::string& root) {
+  if (!setting.page) return {};
+  const std::string path = root + setting.file;
+  const uint64_t count = read_number_file(path.c_str()).value_or(0);
+  uint64_t wanted = 0;
+  if (!parse_number(setting.value, &wanted) || count >= wanted) return {};
+  return error_while("reserving hugepages in %s", path.c_str())
+      .set_answer("%s were asked for, and there are %" PRIu64, setting.value.c_str(), count)
+      .set_cure("free memory, or let the kernel reserve them when it boots");
+}
+
 }  // namespace
 
 Result<void> apply(const Setting& setting, const std::string& root) {
@@ -131,8 +144,12 @@ std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& ta
         failed.push_back(applied.error());
         continue;
       }
-      talk.tell(joined({"done: echo ", setting.value, " > ", setting.file}));
       add_once(&lines, setting.lasting);
+      if (auto counted = check_count(setting, root); !counted.ok()) {
+        failed.push_back(counted.error());
+        continue;
+      }
+      talk.tell(joined({"done: echo ", setting.value, " > ", setting.file}));
     }
     add_once(&words, finding.kernel_words);
   }

@@ -93,6 +93,12 @@ TEST(Mend, HugepagesAreReservedByAndBy) {
   STRCMP_EQUAL("1500", text_of(count).substr(0, 4).c_str());
   LONGS_EQUAL(2, news.count_of("reserving hugepages: "));
   STRCMP_EQUAL(("done: echo 1500 > " + count + "\n").c_str(), all_told().c_str());
+  std::filesystem::remove(root.path() + count);
+  std::filesystem::create_symlink("/dev/null", root.path() + count);  // it reserves none
+  mend_all({missing});
+  LONGS_EQUAL(1, failed.size());
+  STRCMP_EQUAL("1500 were asked for, and there are 0", failed[0].answer);
+  LONGS_EQUAL(1, told.size());
   std::filesystem::remove_all(root.path() + "/sys");
   mend_all({missing});
   LONGS_EQUAL(1, failed.size());
