@@ -16,8 +16,9 @@ namespace {
 
 // The runtime's sets that come before the services, and after them; its other sets are left out.
 constexpr std::array<std::string_view, 2> kFirst = {"shard", "source"};
-constexpr std::array<std::string_view, 9> kLast = {
-    "peer", "verbs", "group", "shard_group", "vfio", "owner", "pool", "heap_owner", "heap"};
+constexpr std::array<std::string_view, 11> kLast = {"process",     "peer",       "verbs", "group",
+                                                    "shard_group", "vfio",       "owner", "signals",
+                                                    "pool",        "heap_owner", "heap"};
 constexpr size_t kBarColumns = 20;
 
 // Instances of one set; they have the same counters.

@@ -10,8 +10,8 @@
 //   set has labels or a single row.
 //
 // The runtime's sets about shards and sources come first, then those of services, then the
-// runtime's other sets. The runtime's sets process, segment, signals and way_back and the heap's
-// size classes are left out; `stats` has them.
+// runtime's other sets. The runtime's sets segment and way_back, which stay as they are from the
+// seal on, and the heap's size classes are left out; `stats` has them.
 #pragma once
 
 #include <cstdint>

@@ -55,6 +55,19 @@ TEST(TopModel, WhatHasChangedComesFirstAndWhatIsZeroIsLeftOut) {
   STRCMP_EQUAL("0%", value(all[0], 1, "busy").text.c_str());
 }
 
+TEST(TopModel, WhatTheSealFixesIsLeftOut) {
+  const std::vector<const char*> names = {"segment", "process", "way_back", "signals"};
+  std::vector<CounterSet> all;
+  for (const char* name : names) all.push_back(scene_set<ShardLike>("", name, ""));
+  begin(all);
+  for (size_t i = 0; i < names.size(); ++i) of<ShardLike>(i).stalls.set(1);
+  now = look();
+  const auto seen = sections();
+  LONGS_EQUAL(2, seen.size());
+  STRCMP_EQUAL("process", seen[0].title.c_str());
+  STRCMP_EQUAL("signals", seen[1].title.c_str());
+}
+
 // The code knows no service by name, so an unknown service is shown like any other.
 TEST(TopModel, ServicesOfAnyNameAreShownByTheirCounters) {
   begin({scene_set<OwnerLike>("", "pool", ""), scene_set<ShardLike>("", "shard", "main"),
