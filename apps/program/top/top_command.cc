@@ -59,10 +59,12 @@ std::vector<TopView> views_of(const TopWatch& watch) {
   for (const TopAppliance& appliance : watch.appliances()) {
     char text[1024];
     if (!appliance.now) {
-      views.push_back({"", format_error(appliance.error, text, sizeof text), {}, {}});
+      views.push_back(
+          {appliance.path, "", format_error(appliance.error, text, sizeof text), {}, {}});
       continue;
     }
-    views.push_back({std::string(appliance.now->appliance()),
+    views.push_back({appliance.path,
+                     std::string(appliance.now->appliance()),
                      headline(appliance),
                      top_sections(appliance.changes()),
                      {}});

@@ -55,6 +55,7 @@ struct TopSection {
 
 // One appliance's view at one look.
 struct TopView {
+  std::string path;  // as TopAppliance's
   std::string name;
   std::string headline;
   std::vector<TopSection> sections;

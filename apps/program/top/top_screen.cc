@@ -41,13 +41,18 @@ TopSection filtered(const TopSection& section, const std::string& filter) {
 void TopScreen::show(std::vector<TopView> views, uint64_t now_ns) {
   if (is_frozen_) return;
   error_.clear();
-  if (views.size() != views_.size()) {  // their number changed: histories no longer match
-    histories_.assign(views.size(), {});
-    view_ = 0;
+  const std::string shown = view_ < views_.size() ? views_[view_].path : "";
+  std::map<std::string, TopHistory> histories;  // without those of appliances that are gone
+  view_ = 0;
+  for (size_t i = 0; i < views.size(); ++i) {
+    TopHistory& history = histories[views[i].path];
+    history = std::move(histories_[views[i].path]);
+    history.add(views[i].sections, now_ns);
+    if (views[i].path == shown) view_ = i;
   }
+  histories_ = std::move(histories);
   views_ = std::move(views);
   now_ns_ = now_ns;
-  for (size_t i = 0; i < views_.size(); ++i) histories_[i].add(views_[i].sections, now_ns);
 }
 
 void TopScreen::show_error(std::string text) {
@@ -273,8 +278,8 @@ TopPicture TopScreen::picture(size_t columns, size_t rows) {
   }
   const size_t marked = marked_span();
   std::vector<std::string> graph;
-  if (has_graph_ && !has_alerts_alone_ && rows >= kGraphRowsMin && view_ < histories_.size()) {
-    graph = histories_[view_].graph(mark_, now_ns_, columns, rows / 3);
+  if (has_graph_ && !has_alerts_alone_ && rows >= kGraphRowsMin && view_ < views_.size()) {
+    graph = histories_[views_[view_].path].graph(mark_, now_ns_, columns, rows / 3);
   }
   body_rows_ = rows > 2 + graph.size() ? rows - 2 - graph.size() : 1;
   std::vector<std::string> brief;

@@ -46,7 +46,8 @@ struct TopPicture {
 
 class TopScreen {
  public:
-  // Shows the views of all appliances at `now_ns` (monotonic). Ignored while frozen.
+  // Shows the views of all appliances at `now_ns` (monotonic). Ignored while frozen. Requires: each
+  // has a path of its own.
   void show(std::vector<TopView> views, uint64_t now_ns);
   // Shows an error in the head until the next show(); the sections stay. Ignored while frozen.
   void show_error(std::string text);
@@ -82,7 +83,7 @@ class TopScreen {
   std::vector<TopView> views_;
   std::string error_;
   size_t view_ = 0;
-  std::vector<TopHistory> histories_;  // one for each view
+  std::map<std::string, TopHistory> histories_;  // of each view's appliance, by its path
   uint64_t now_ns_ = 0;
   bool is_frozen_ = false;
   bool has_graph_ = true;

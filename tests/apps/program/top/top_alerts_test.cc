@@ -7,7 +7,7 @@ using namespace bedplate;
 namespace {
 
 TopView view_of(const char* name, size_t alert_count) {
-  TopView view = {name, "", {}, {}};
+  TopView view = {name, name, "", {}, {}};
   view.alerts.assign(alert_count, "heap: it is nearly exhausted");
   return view;
 }

@@ -12,7 +12,7 @@ using namespace bedplate;
 namespace {
 
 TopView two_sections(double busy) {
-  TopView view = {"demo", "demo: pid 7, running", {}, {}};
+  TopView view = {"/run/demo", "demo", "demo: pid 7, running", {}, {}};
   TopSection shard = {
       "shard",
       {{"busy_ns", "busy", TopAspect::kShare}, {"calls", "calls", TopAspect::kRate}},
@@ -39,13 +39,16 @@ TEST_GROUP(TopScreen) {
   uint64_t now_ns = 1000 * kNsPerSecond;
 
   void see(double busy = 0.05, size_t count = 1) {
-    screen.show(std::vector<TopView>(count, two_sections(busy)), now_ns);
+    std::vector<TopView> views(count, two_sections(busy));
+    for (size_t i = 0; i < count; ++i) views[i].path += std::to_string(i);
+    screen.show(std::move(views), now_ns);
   }
   // Shows one appliance for each list of alerts.
   void see_alerts(const std::vector<std::vector<std::string>>& alerts) {
     std::vector<TopView> views;
     for (const auto& each : alerts) {
       views.push_back(two_sections(0.05));
+      views.back().path += std::to_string(views.size());
       views.back().alerts = each;
     }
     screen.show(std::move(views), now_ns);
@@ -216,6 +219,22 @@ TEST(TopScreen, TheGraphOfARateHasNoTotals) {
   see_busy(TopAspect::kTotal, 893e6, "893 ms");
   see_busy(TopAspect::kShare, 0.07, "7%");
   check("shard main busy: now 7%, at most 13%\n", text(80, 18));
+}
+
+TEST(TopScreen, EachApplianceHasAHistoryOfItsOwn) {
+  const auto view_of = [](const char* path, double busy) {
+    TopView view = two_sections(busy);
+    view.path = view.headline = path;
+    view.sections[0].columns[0].aspect = TopAspect::kShare;
+    view.sections[0].rows[0].values[0].text = busy > 0.5 ? "90%" : "5%";
+    return view;
+  };
+  screen.show({view_of("/run/a", 0.9)}, now_ns);
+  screen.show({view_of("/run/b", 0.05)}, now_ns += kNsPerSecond);  // one follows another
+  check("shard main busy: now 5%, at most 5%\n", text(80, 18));
+  screen.show({view_of("/run/a", 0.9), view_of("/run/b", 0.05)}, now_ns += kNsPerSecond);
+  check("2/2 /run/b", text(80, 18));  // the one that was shown
+  check("shard main busy: now 5%, at most 5%\n", text(80, 18));
 }
 
 TEST(TopScreen, TabGoesToTheNextAppliance) {
