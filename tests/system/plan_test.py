@@ -109,7 +109,7 @@ def goals_of_1024_processes(box):
 
 def with_groups(box):
     configuration = box.configuration()
-    configuration["group"] = [{"name": "slow", "members": 4},
+    configuration["group"] = [{"name": "slow", "members": 4, "publish_timeout_ms": 70},
                               {"name": "quick", "layout": "mesh", "members": 9, "entries": 16,
                                "eager_count": 1, "loans": 64}]
     configuration["process"] = [
@@ -134,6 +134,7 @@ def configuration_agrees_with_the_question(box):
                f"the carve of {name}")
         expect(tables[f"members:{name}"], part(answer, "members table")["bytes"],
                f"the members table of {name}")
+    expect(segments["fifo:slow"]["group"]["publish_timeout_ms"], 70, "the time of slow")
     for owner in ("heap:worker.2", "exchange:probe.0", "exchange:probe.1"):
         expect_true(owner in segments, f"{owner} is planned")
     text = box.bedplate("plan", config).stdout

@@ -54,6 +54,7 @@ JsonValue shape_json(const GroupShape& shape) {
     json["boxes"] = shape.box_count;
     json["box_max_count"] = shape.box_count_max;
     json["send_threshold"] = shape.send_threshold;
+    json["publish_timeout_ms"] = shape.publish_timeout_ms;
   }
   if (shape.kind != GroupKind::kMesh) json["box_bytes"] = shape.box_bytes;
   json["loans"] = shape.loan_count;

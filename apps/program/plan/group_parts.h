@@ -20,7 +20,7 @@ std::vector<PartRow> part_rows(const GroupLayout& layout);
 
 JsonValue parts_json(const std::vector<PartRow>& rows);
 
-// The keys of [[group]] that have an effect in this layout, without name and publish_timeout_ms.
+// The keys of [[group]] that have an effect in this layout, without name.
 JsonValue shape_json(const GroupShape& shape);
 
 }  // namespace bedplate
