@@ -65,7 +65,10 @@ Result<void> describe_services(std::span<Service* const> services, Configuration
         describe_plain_text(service->name(), table, all);
         return Result<void>{};
       });
-      if (!described.ok()) thrown->push_back(described.error());
+      if (described.ok()) return;
+      Error error = described.error();
+      error.kind = ErrorKind::kConfiguration;
+      thrown->push_back(error);
     };
     file.service(service->name(), service->table_count_max(), describe);
   }

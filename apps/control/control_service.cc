@@ -47,14 +47,20 @@ std::string control_path(const std::string& directory, const std::string& name) 
   return directory + "/" + name + ".control";
 }
 
-void add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime,
-                     ControlMethods* methods) {
+Result<void> add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime,
+                             ControlMethods* methods) {
   methods->set_owner("");
   runtime->add_to(methods);
   for (Service* service : services) {
     methods->set_owner(service->name());
-    in_service(*service, [&] { service->methods(*methods); });
+    BP_TRY(in_service(*service, [&] {
+      return call_service(*service, "adding its control methods", [&] {
+        service->methods(*methods);
+        return Result<void>{};
+      });
+    }));
   }
+  return {};
 }
 
 Result<void> ControlService::plan(ServicePlan& plan) {
@@ -127,7 +133,7 @@ Result<void> ControlService::create(ServiceContext& context) {
   for (uint32_t i = 0; i < context.shard_count(); ++i) {
     site_.shards.push_back({&context.loop(i), configuration.shards[i].name});
   }
-  add_all_methods(configuration.services, &runtime_, &methods_);
+  BP_TRY(add_all_methods(configuration.services, &runtime_, &methods_));
   return thread_.create({.name = name(),
                          .counters = &site_.counters->connections,
                          .too_many = &ControlService::too_many,

@@ -25,8 +25,9 @@ struct AppliancePlan;
 struct Configuration;
 
 // Adds the methods of the runtime and of `services` to `methods`: to serve them, or to print them.
-void add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime,
-                     ControlMethods* methods);
+// Errors: an exception that a service threw, with the service's name.
+Result<void> add_all_methods(std::span<Service* const> services, RuntimeMethods* runtime,
+                             ControlMethods* methods);
 
 class ControlService final : public Service {
  public:

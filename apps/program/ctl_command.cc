@@ -17,13 +17,6 @@
 namespace bedplate {
 namespace {
 
-ControlMethods methods_of(const Arguments& arguments) {
-  static RuntimeMethods runtime;
-  ControlMethods methods;
-  add_all_methods(arguments.services, &runtime, &methods);
-  return methods;
-}
-
 void print_list(const ControlMethods& methods) {
   for (const ControlMethod& method : methods.all()) {
     std::printf("%s: %s\n", method.name.c_str(), method.help.c_str());
@@ -94,7 +87,10 @@ int print_answer(const std::string& path, const std::string& method, const std::
 
 int ctl_command(const Arguments& arguments) {
   if (arguments.has("--list")) {
-    const ControlMethods methods = methods_of(arguments);
+    static RuntimeMethods runtime;
+    ControlMethods methods;
+    const auto added = add_all_methods(arguments.services, &runtime, &methods);
+    if (!added.ok()) return fail(added.error());
     arguments.has("--markdown") ? print_markdown(methods) : print_list(methods);
     return kExitGood;
   }

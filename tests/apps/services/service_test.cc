@@ -10,6 +10,7 @@
 #include "apps/boot/preflight.h"
 #include "apps/boot/service_context.h"
 #include "apps/boot/shard.h"
+#include "apps/control/control_service.h"
 #include "apps/services/service_calls.h"
 #include "apps/services/service_plan.h"
 #include "platform/cpu.h"
@@ -477,11 +478,12 @@ TEST(Service, WhatItThrowsEndsTheBootWithItsName) {
   STRCMP_EQUAL("", outcome([] { return Result<void>{}; }).c_str());
 }
 
-TEST(Service, WhatItsTableOrItsPreflightThrowsIsAProblemOfItsOwn) {
+TEST(Service, WhatItsCallbacksThrowIsAProblemOfItsOwn) {
   struct Throwing final : TestService {
     Throwing() : TestService("cache") {}
     void describe(ConfigurationTable&) override { throw std::runtime_error("no keys"); }
     void preflight(std::vector<Error>*) override { throw std::runtime_error("no look"); }
+    void methods(ControlMethods&) override { throw std::runtime_error("no method"); }
   } throwing;
   Service* const services[] = {&throwing};
   std::vector<Error> problems;
@@ -491,12 +493,19 @@ TEST(Service, WhatItsTableOrItsPreflightThrowsIsAProblemOfItsOwn) {
   LONGS_EQUAL(1, problems.size());
   STRCMP_CONTAINS("cache: describing its table: it threw an exception: no keys",
                   format_error(problems[0], text, sizeof text));
+  CHECK(problems[0].kind == ErrorKind::kConfiguration);
   configuration.services = {&throwing};
   configuration.shards.resize(1);
   AppliancePlan plan;
   problems = preflight(configuration, plan);
   STRCMP_CONTAINS("cache: checking the machine: it threw an exception: no look",
                   format_error(problems.back(), text, sizeof text));
+  RuntimeMethods runtime;
+  ControlMethods methods;
+  const auto added = add_all_methods(services, &runtime, &methods);
+  CHECK(!added.ok());
+  STRCMP_CONTAINS("cache: adding its control methods: it threw an exception: no method",
+                  format_error(added.error(), text, sizeof text));
 }
 
 TEST(Service, InAnImageItMayListenElsewhere) {
