@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include "apps/boot/preflight.h"
 #include "platform/forbidden_calls.h"
 #include "platform/numa.h"
 
@@ -113,7 +114,10 @@ Result<void> check_calls(const Configuration& configuration, const AppliancePlan
                        [](const DatagramNeed& each) { return each.network == nullptr; });
   });
   const bool has_processes = !plan.groups.empty();
-  const bool has_epoll = configuration.event_loop.sockets == SocketBackendChoice::kEpoll;
+  const SocketBackendChoice sockets = configuration.event_loop.sockets;
+  const bool has_epoll =
+      sockets == SocketBackendChoice::kEpoll ||
+      (sockets == SocketBackendChoice::kIoUringOrEpoll && !probe_io_uring().ok());
   const bool has_nodes =
       memory_nodes().count() > 1 &&
       std::any_of(plan.pool.segments.begin(), plan.pool.segments.end(),
