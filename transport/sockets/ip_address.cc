@@ -22,6 +22,7 @@ bool IpPrefix::contains(const IpAddress& address) const noexcept {
 }
 
 std::optional<IpAddress> parse_ip_address(const std::string& text) {
+  if (text.find('\0') != std::string::npos) return {};  // inet_pton would end there
   for (const int family : {AF_INET, AF_INET6}) {
     IpAddress address;
     address.family = family;

@@ -34,6 +34,7 @@ TEST(IpAddress, RefusesWhatIsNone) {
   for (const char* text : {"", "10.0.2", "10.0.2.256", "host", "::1%lo", " 1.2.3.4", "1.2.3.4/8"}) {
     CHECK_TEXT(!parse_ip_address(text), text);
   }
+  CHECK(!parse_ip_address(std::string("10.0.2.15\0x", 11)));
 }
 
 TEST(IpAddress, ReadsPrefixes) {
