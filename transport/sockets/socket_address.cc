@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstddef>
 #include <cstring>
 
@@ -242,9 +243,11 @@ bool is_local_address(const SocketAddress& address) noexcept {
 // Probes begin after a third of the time, and follow at intervals of a third. The user timeout
 // replaces the limit on the number of probes: the kernel gives up at the first probe due after it.
 void notice_silence(int fd, uint64_t silence_ns_max) noexcept {
-  const auto silence_ms = static_cast<unsigned>(silence_ns_max / kNsPerMs);
+  constexpr uint64_t kProbeMaxS = 32767;  // the kernel takes no longer one
+  const auto silence_ms = static_cast<int>(std::min<uint64_t>(silence_ns_max / kNsPerMs, INT_MAX));
   if (setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms) != 0) return;
-  const int third_s = std::max(1, static_cast<int>(silence_ns_max / (3 * kNsPerSecond)));
+  const auto third_s =
+      static_cast<int>(std::clamp<uint64_t>(silence_ns_max / (3 * kNsPerSecond), 1, kProbeMaxS));
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &third_s, sizeof third_s);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &third_s, sizeof third_s);

@@ -1,6 +1,7 @@
 // Listen addresses as text, and listening at them against the real kernel.
 #include "transport/sockets/socket_address.h"
 
+#include <climits>
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -8,10 +9,13 @@
 #include <fcntl.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "platform/units.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -254,6 +258,23 @@ TEST(SocketAddress, APathThatNobodyListensAtIsSaidWithoutAPort) {
   const auto fd = start_connecting(parsed("unix:/nowhere/bedplate.sock"));
   CHECK_FALSE(fd.ok());
   STRCMP_EQUAL("connecting to /nowhere/bedplate.sock", fd.error().doing);
+}
+
+TEST(SocketAddress, ALongSilenceIsNoticed) {
+  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto option = [&](int level, int name) {
+    int value = -1;
+    socklen_t bytes = sizeof value;
+    LONGS_EQUAL(0, getsockopt(fd.number(), level, name, &value, &bytes));
+    return value;
+  };
+  notice_silence(fd.number(), 100'000 * kNsPerSecond);
+  LONGS_EQUAL(100'000'000, option(IPPROTO_TCP, TCP_USER_TIMEOUT));
+  LONGS_EQUAL(32767, option(IPPROTO_TCP, TCP_KEEPIDLE));
+  LONGS_EQUAL(32767, option(IPPROTO_TCP, TCP_KEEPINTVL));
+  notice_silence(fd.number(), 10'000'000 * kNsPerSecond);
+  LONGS_EQUAL(INT_MAX, option(IPPROTO_TCP, TCP_USER_TIMEOUT));
+  CHECK(option(SOL_SOCKET, SO_KEEPALIVE) != 0);
 }
 
 TEST(SocketAddress, KnowsWhatOnlyThisMachineReaches) {
