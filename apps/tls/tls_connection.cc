@@ -15,6 +15,7 @@ bool TlsConnection::is_valid() const noexcept {
 void TlsConnection::open(int fd) noexcept {
   BP_ASSERT(!session_.is_begun());
   has_heard_ = has_peer_ended_ = is_over_ = false;
+  fd_ = fd;
   session_.begin(environment_.credentials, input_, output_);
   inner_.open(fd);
   if (session_.failure() != TlsFailure::kNone) fail();
@@ -131,7 +132,7 @@ bool TlsConnection::say() noexcept {
 void TlsConnection::fail() noexcept {
   BP_DCHECK(session_.failure() != TlsFailure::kNone);
   is_over_ = true;
-  tell_tls_failure(session_, &counters_, &environment_.log_limit, environment_.where);
+  tell_tls_failure(session_, fd_, &counters_, &environment_.log_limit, environment_.where);
 }
 
 namespace {

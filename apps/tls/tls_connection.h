@@ -63,6 +63,7 @@ class TlsConnection final : public ConnectionSession {
   ConnectionSession& inner_;
   TlsCounters& counters_;
   TlsSession session_;
+  int fd_ = -1;                  // for the log
   bool has_heard_ = false;       // any byte was received
   bool has_peer_ended_ = false;  // the client has closed its side
   bool is_over_ = false;

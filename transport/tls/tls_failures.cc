@@ -2,6 +2,7 @@
 
 #include "platform/assert.h"
 #include "platform/log.h"
+#include "transport/sockets/slow_sends.h"
 
 namespace bedplate {
 namespace {
@@ -19,7 +20,7 @@ void count_handshake(TlsFailure failure, TlsCounters& counters) noexcept {
 
 }  // namespace
 
-void tell_tls_failure(const TlsSession& session, TlsCounters* counters, LogLimit* log_limit,
+void tell_tls_failure(const TlsSession& session, int fd, TlsCounters* counters, LogLimit* log_limit,
                       const char* where) noexcept {
   BP_DCHECK(session.failure() != TlsFailure::kNone);
   if (session.is_established()) {
@@ -28,7 +29,9 @@ void tell_tls_failure(const TlsSession& session, TlsCounters* counters, LogLimit
     count_handshake(session.failure(), *counters);
   }
   if (!log_limit->try_pass(where)) return;
-  BP_LOG_WARNING("%s: TLS with a client failed: %s (%s)", where, to_text(session.failure()),
+  char peer[256];
+  BP_LOG_WARNING("%s: TLS with the client %s failed: %s (%s)", where,
+                 describe_connection(fd, peer, sizeof peer), to_text(session.failure()),
                  session.failure_text());
 }
 

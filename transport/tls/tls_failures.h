@@ -8,8 +8,9 @@
 
 namespace bedplate {
 
-// Called for a session that has just failed. `where`, in the log: "[server]".
-void tell_tls_failure(const TlsSession& session, TlsCounters* counters, LogLimit* log_limit,
+// Called for a session that has just failed, over the connection `fd`. `where`, in the log:
+// "[server]".
+void tell_tls_failure(const TlsSession& session, int fd, TlsCounters* counters, LogLimit* log_limit,
                       const char* where) noexcept;
 
 }  // namespace bedplate

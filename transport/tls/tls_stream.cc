@@ -231,7 +231,8 @@ void TlsStream::finish(SocketOperation& operation, int64_t result) noexcept {
 void TlsStream::failed() noexcept {
   BP_DCHECK(session_.failure() != TlsFailure::kNone);
   receive_end_ = send_end_ = -EPROTO;
-  tell_tls_failure(session_, environment_.counters, environment_.log_limit, environment_.where);
+  tell_tls_failure(session_, inner_.fd, environment_.counters, environment_.log_limit,
+                   environment_.where);
 }
 
 bool TlsStream::say_end() noexcept {
