@@ -55,11 +55,13 @@ inline void describe(CounterTable& table, TlsCounters& c) {
           "{tls_failed_gone} clients left during the handshake so far: check their logs, and "
           "the network between");
   table
-      .counter("tls_broken_records", c.broken_records, "connections",
-               "Connections closed after the handshake: a record was altered or invalid.")
+      .counter(
+          "tls_broken_records", c.broken_records, "connections",
+          "Connections closed after the handshake: an invalid record, an error of the client, or "
+          "no memory.")
       .alert_as_it_grows(
-          "TLS records were altered or invalid on {tls_broken_records} connections so far: "
-          "check the network between, and the clients");
+          "TLS failed after the handshake on {tls_broken_records} connections so far: the log has "
+          "the reasons; check the network between, and the clients");
   table.counter("tls_read_bytes", c.read_bytes, "bytes",
                 "Bytes received, without the overhead of TLS.");
   table.counter("tls_written_bytes", c.written_bytes, "bytes",
