@@ -147,8 +147,13 @@ bool TlsCredentials::load(const TlsFiles& files, const char* where, std::vector<
   if (!prepare()) {
     Error error = error_while("preparing TLS for %s", where);
     const unsigned long said = take_tls_error();
-    error.set_answer("%s", take_tls_refusal() ? "out of memory" : tls_error_text(said));
-    problems->push_back(error.set_cure("raise the limit of %s", owner_name_));
+    if (take_tls_refusal()) {
+      error.set_answer("out of memory").set_cure("raise the limit of %s", owner_name_);
+    } else {
+      error.set_answer("%s", said != 0 ? tls_error_text(said) : "OpenSSL was used before")
+          .set_cure("let no code of this process use OpenSSL before the appliance boots");
+    }
+    problems->push_back(error);
     return false;
   }
   if (!files.certificate.empty()) load_certificate(files, where, problems);
