@@ -93,7 +93,7 @@ struct CounterAlert {
   enum class Rule {
     kNone,
     kFrom,    // a gauge: it is `limit` or more, and not kNoValue
-    kBelow,   // a gauge: it is less than `limit` hundredths of the gauge `of`; limit > 0
+    kBelow,   // a gauge: it is less than `limit` hundredths of the gauge `of`
     kUnless,  // a state: for some seconds it has not been the word number `limit`
     kGrows,   // a counter: it grew in the last minute
     kStands,  // a counter: for some seconds it did not grow, and the gauge `of` was 0

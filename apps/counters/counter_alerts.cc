@@ -161,7 +161,9 @@ bool CounterAlerts::holds(Watched& each, uint64_t now_ns) noexcept {
     case AlertRule::kFrom: return value >= each.limit && value != kNoValue;
     case AlertRule::kBelow: {
       const uint64_t whole = each.other->read();
-      return value != kNoValue && whole != kNoValue && value / each.limit < whole / 100;
+      using Product = unsigned __int128;
+      return value != kNoValue && whole != kNoValue &&
+             Product{value} * 100 < Product{whole} * each.limit;
     }
     case AlertRule::kUnless: return value != each.limit;
     case AlertRule::kGrows: return each.changed_ns != 0 && now_ns - each.changed_ns < kGrownNs;

@@ -146,6 +146,14 @@ TEST(CounterAlerts, AGaugeBelowAPartOfAnother) {
   expect_seen("disks stores a: full", 1);
   of(0).bytes.set(kNoValue);
   expect_seen("", 1);
+  of(0).free_bytes.set(9);  // small numbers, and the largest
+  of(0).bytes.set(90);
+  expect_seen("", 1);
+  of(0).bytes.set(91);
+  expect_seen("disks stores a: full", 1);
+  of(0).free_bytes.set(kNoValue - 1);
+  of(0).bytes.set(kNoValue - 1);
+  expect_seen("", 1);
 }
 
 TEST(CounterAlerts, AStateThatLasts) {
