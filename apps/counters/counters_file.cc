@@ -158,12 +158,12 @@ Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSe
   BP_ASSERT(lock.is_taken());
   const std::string path = counters_path(lock.directory(), lock.name());
   const uint64_t bytes = Layout(sets, traces).file_bytes;
-  // The next start frees the blocks of a crashed appliance's file.
-  if (has_blocks(path, bytes)) return {};
   std::string probe = path + ".XXXXXX";
   const Fd fd(mkostemp(probe.data(), O_CLOEXEC));
   if (!fd.is_open()) return not_made(path);
   unlink(probe.c_str());
+  // The next start frees the blocks of a crashed appliance's file.
+  if (has_blocks(path, bytes)) return {};
   return take_blocks(fd, bytes, lock.directory(), path);
 }
 

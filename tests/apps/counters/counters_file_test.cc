@@ -167,6 +167,31 @@ TEST(CountersFile, AFullFileSystemIsAnErrorAndNothingIsLeft) {
   BP_CHECK_PROBE(CountersFileOnAFullFileSystem);
 }
 
+// A crashed appliance's file has all blocks, but its directory is not this user's.
+BP_PROBE(CountersFileInAForeignDirectory) {
+  if (geteuid() != 0) test::probe_skipped("changing the user takes root");
+  char root[] = "/tmp/bedplate-counters-XXXXXX";
+  BP_PROBE_CHECK(mkdtemp(root) != nullptr && chmod(root, 0755) == 0);
+  std::optional<NameLock> lock(std::in_place);
+  BP_PROBE_CHECK(lock->take(std::string(root) + "/run", "demo").ok());
+  BP_PROBE_CHECK(chmod(lock->directory().c_str(), 0755) == 0);
+  const std::string path = counters_path(lock->directory(), "demo");
+  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  BP_PROBE_CHECK(posix_fallocate(file.number(), 0, 1 << 20) == 0);
+  BP_PROBE_CHECK(check_counters_file(*lock).ok());
+  BP_PROBE_CHECK(seteuid(65534) == 0);
+  const bool is_good = check_counters_file(*lock).ok();
+  BP_PROBE_CHECK(seteuid(0) == 0);
+  unlink(path.c_str());
+  lock.reset();
+  rmdir(root);
+  BP_PROBE_CHECK(!is_good);
+}
+
+TEST(CountersFile, AForeignDirectoryIsAnErrorOfTheCheckToo) {
+  BP_CHECK_PROBE(CountersFileInAForeignDirectory);
+}
+
 namespace {
 
 // The next signal comes this long after the last one was handled. If kSignalsInVainMax signals come
