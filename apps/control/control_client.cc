@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -169,9 +170,8 @@ bool ControlClient::send(std::string_view text, uint64_t until_ns) const noexcep
 }
 
 // Bytes that arrived in time count even if this thread was not scheduled then: once the time is
-// over, it reads one last time.
+// over, it reads one last time, all that there is.
 Result<std::string> ControlClient::next_line(Asked& asked) {
-  char piece[16 * 1024];
   size_t looked = 0;
   while (true) {
     if (const size_t end = received_.find('\n', looked); end != received_.npos) {
@@ -185,9 +185,12 @@ Result<std::string> ControlClient::next_line(Asked& asked) {
       return failure(asked, "it did not answer in time");
     }
     asked.is_over = monotonic_ns() >= asked.until_ns;
-    const ssize_t got = read(fd_.number(), piece, sizeof piece);
+    int there = 0;
+    ioctl(fd_.number(), FIONREAD, &there);
+    std::string piece(static_cast<size_t>(std::max(there, 1)), '\0');  // 0: its end
+    const ssize_t got = read(fd_.number(), piece.data(), piece.size());
     if (got > 0) {
-      received_.append(piece, static_cast<size_t>(got));
+      received_.append(piece, 0, static_cast<size_t>(got));
       continue;
     }
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;

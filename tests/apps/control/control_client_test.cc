@@ -106,6 +106,20 @@ TEST(ControlClient, AsksAndIsAnswered) {
                peer.heard.c_str());
 }
 
+TEST(ControlClient, ReadsAllThatHasComeInTime) {
+  auto client = ControlClient::connect_to_line(address.path, {.in_all_ns = 1});
+  CHECK(client.ok());
+  const Fd peer(accept(listener.number(), nullptr, nullptr));
+  const std::string lines = std::string(40'000, 'x') +
+                            "\n{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32000,"
+                            "\"message\":\"it is busy\"}}\n";
+  LONGS_EQUAL(lines.size(), send(peer.number(), lines.data(), lines.size(), MSG_NOSIGNAL));
+  const auto answered = client.value().ask("ping");
+  CHECK_FALSE(answered.ok());
+  STRCMP_CONTAINS("it did not answer in time; received: it is busy",
+                  said_of(answered.error()).c_str());
+}
+
 TEST(ControlClient, SaysThatNobodyIsThere) {
   listener.close();
   const auto client = ControlClient::connect(address.path);
