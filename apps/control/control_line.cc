@@ -37,7 +37,7 @@ void ControlLine::lost(int error_number) noexcept {
   losses_->add(1);
   if (!limit_.try_pass("the control line")) return;
   is_lost_ = true;
-  Error error = error_while("control: reading the serial line %s", path_.c_str());
+  Error error = error_while("control: using the serial line %s", path_.c_str());
   if (error_number != 0) error.set_answer_errno(error_number);
   if (error_number == 0) error.set_answer("it was hung up");
   log_error(error.set_cure("it is reopened once a second, until that succeeds"));

@@ -271,7 +271,7 @@ def a_line_that_was_pulled_comes_back(box):
         line.plug()
         expect(line.line(), b"", "what it begins with")
     expect(line.ask("ping")["result"]["pid"], appliance.pid, "what is answered then")
-    expect(appliance.log_text().count("reading the serial line"), 2, "lines, one for each")
+    expect(appliance.log_text().count("using the serial line"), 2, "lines, one for each")
 
 
 @test()

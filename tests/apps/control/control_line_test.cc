@@ -79,7 +79,7 @@ TEST(ControlLine, TellsTheLogOnce) {
   plug();
   fd = line.open();
   line.close(&fd);
-  const std::string wanted = "bedplate: control: reading the serial line " + path +
+  const std::string wanted = "bedplate: control: using the serial line " + path +
                              ": Input/output error; it is reopened once a second, until that "
                              "succeeds\n"
                              "bedplate: opening the serial line " +
