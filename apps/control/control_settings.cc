@@ -17,7 +17,7 @@ void describe(ConfigurationTable& table, ControlSettings& settings) {
             "root and the appliance's own user ([control.md](control.md)).");
   table.integer("max_connections", &settings.max_connections, 1, kAskersMax)
       .help("The most open connections. Their memory is planned; a further one replaces an idle "
-            "one.");
+            "one, or is refused if all are busy.");
   table.path("serial", &settings.serial, 1, 255)
       .otherwise("none: the socket only")
       .help("A serial line that also takes requests, such as `/dev/ttyS1`, from everybody with "

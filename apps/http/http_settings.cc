@@ -62,7 +62,7 @@ void describe(ConfigurationTable& table, HttpSettings& settings) {
             "for another name is refused: a foreign web page may have made it.");
   table.integer("max_connections", &settings.max_connections, 1, kConnectionsMax)
       .help("The most open connections. Their memory is planned; a further one replaces an idle "
-            "one.");
+            "one, or is refused if all are busy.");
   table.check([&settings](ReadTable& read) { check_tls(read, settings.tls); });
 }
 
