@@ -125,9 +125,12 @@ class KeyedCache {
     BP_ASSERT(item.pins > 0);
     --item.pins;
   }
-  // Drops all items that are present when the time reaches `at_ns`. The next find() or make() from
-  // then on does the work; a later call before that replaces this one, even if its time has come.
-  void flush(uint64_t at_ns) noexcept { flush_at_ns_ = at_ns; }
+  // Drops all items that are present when the time reaches `at_ns`. The next find(), make() or
+  // flush() from then on does the work. A call before that time replaces this one.
+  void flush(uint64_t at_ns) noexcept {
+    flush_if_due();
+    flush_at_ns_ = at_ns;
+  }
 
   // Whether the invariants hold. Cost: a walk through the memory and the index.
   bool is_valid() const noexcept;

@@ -110,6 +110,17 @@ TEST(KeyedCache, AFlushTakesWhatIsThereAtItsTime) {
   LONGS_EQUAL(1, counters.items.read());
 }
 
+TEST(KeyedCache, ALaterFlushReplacesOnlyOneThatIsNotDue) {
+  set("a", "1");
+  cache.flush(cache.now_ns() + 10);
+  cache.flush(cache.now_ns() + 20);
+  cache.set_time(cache.now_ns() + 10);
+  CHECK(has("a", "1"));
+  cache.set_time(cache.now_ns() + 10);
+  cache.flush(cache.now_ns() + 1000);
+  CHECK_FALSE(value_of("a").has_value());
+}
+
 // A writer may have pinned the item before the flush.
 TEST(KeyedCache, WhatIsLinkedAgainAfterAFlushIsCountedAgain) {
   CHECK(set("a", "value"));
