@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdio>
 
-#include "alloc/added_heap.h"
 #include "alloc/confined_heap.h"
 #include "alloc/heap_owner.h"
 #include "alloc/interception_decision.h"
@@ -35,12 +34,12 @@ uint32_t list_holdings(Holding* holdings) noexcept {
   uint32_t count = 0;
   for (uint32_t i = 0; i < pool.segment_count(); ++i) {
     const Segment& segment = pool.segment(i);
-    if (segment.owner == "heap" || segment.owner == kAddedHeapOwner) continue;
+    if (segment.owner == "heap") continue;
     holdings[count++] = {segment.owner, segment.bytes};
   }
   for (uint32_t i = 0; i < heap_owner_count(); ++i) {
     const HeapOwnerUse use = heap_owner_use({i});
-    // The boot owner is left out: its segment is in the list already.
+    // The boot owner is left out: segment 0 and added segments are in the list already.
     if (i != kBootOwner.index && use.used_bytes > 0) holdings[count++] = {use.name, use.used_bytes};
   }
   return count;

@@ -16,6 +16,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include "alloc/added_heap.h"
 #include "alloc/confined_heap.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/clock.h"
@@ -157,6 +158,12 @@ BP_PROBE(RefusalsAfterBoot) {
   BP_PROBE_CHECK(exhaustion_count() == 1);
 }
 
+BP_PROBE(RefusalsOfAnAddedHeap) {
+  BP_PROBE_CHECK(add_heap(32 * kMiB, PageSize::k4KiB).ok());
+  BlockList blocks;
+  blocks.add_all(64 * kKiB);
+}
+
 // The message to a program without an appliance names the settings that the program has.
 BP_PROBE(RefusalsWithoutAnAppliance) {
   test::StderrCapture capture;
@@ -269,6 +276,14 @@ TEST(Exhaustion, WithoutAnApplianceNamesWhatGivesTheHeapMore) {
   const test::Ended ended = test::run_fresh("ExhaustWithoutAnAppliance");
   LONGS_EQUAL(0, ended.exit_code);
   STRCMP_CONTAINS("bedplate: allocating 1 MiB: boot is exhausted; ", own_lines(ended.text).c_str());
+}
+
+TEST(Exhaustion, NamesAddedMemory) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("RefusalsOfAnAddedHeap");
+  LONGS_EQUAL(0, ended.exit_code);
+  STRCMP_CONTAINS("the pool's biggest owners: heap:added 32 MiB, boot 16 MiB; ",
+                  own_lines(ended.text).c_str());
 }
 
 TEST(Exhaustion, IsNotWhatARequestThatNoHeapCouldServeIsCalled) {
