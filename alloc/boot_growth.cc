@@ -7,6 +7,7 @@
 #include <new>
 
 #include "alloc/confined_heap.h"
+#include "alloc/interception_decision.h"
 #include "pinned_pool/boot_segment.h"
 
 namespace bedplate {
@@ -34,7 +35,7 @@ bool add(Segment& boot, uint64_t bytes) noexcept {
 }  // namespace
 
 void let_boot_heap_grow() noexcept {
-  may_grow = true;
+  may_grow = interception_decision().backing != HeapBacking::kOrdinary;
   if (std::get_new_handler() == nullptr) std::set_new_handler(&end_of_memory);
 }
 

@@ -6,8 +6,8 @@
 // then gets the planned size (apps/boot/boot_plan.h). In programs without commands segment 0 keeps
 // its size from link time or the environment; these programs can add to the heap (added_heap.h).
 //
-// Threads: the main thread, before it starts others. If the heap does not lie in the pool, growth
-// gives it nothing, but fix_boot_heap() still gives segment 0 its planned size.
+// Threads: the main thread, before it starts others. If the heap does not lie in the pool, segment
+// 0 does not grow, but fix_boot_heap() still gives it its planned size.
 #pragma once
 
 #include <cstdint>
