@@ -22,6 +22,10 @@ TEST(ShownText, WhatEndsOrSteersIsAQuestionMark) {
   using namespace std::string_view_literals;
   STRCMP_EQUAL("a?b", shown("a\0b"sv).c_str());
   STRCMP_EQUAL("?[31m???", shown("\x1b[31m\r\n\x7f").c_str());
+  STRCMP_EQUAL("a??31m", shown("a\xc2\x9b"
+                               "31m")
+                             .c_str());  // U+009B begins a sequence, too
+  STRCMP_EQUAL("\xc2\xa0\xc3\x9b", shown("\xc2\xa0\xc3\x9b").c_str());
 }
 
 TEST(ShownText, WhatIsLongIsCutOffBeforeACharacter) {
