@@ -52,7 +52,10 @@ void read_set(const char* line, void* into) {
 Result<void> check_thread(pid_t thread, uint64_t kept) {
   ThreadSets sets;
   const std::string path = "/proc/self/task/" + std::to_string(thread) + "/status";
-  BP_TRY(read_lines(path.c_str(), &read_set, &sets));
+  if (auto read = read_lines(path.c_str(), &read_set, &sets); !read.ok()) {
+    if (access(path.c_str(), F_OK) != 0) return {};  // the thread has ended meanwhile
+    return read;
+  }
   if (sets.permitted == kept && sets.effective == kept && sets.bounding == kept) return {};
   return error_while("checking the capabilities of thread %d", thread)
       .set_answer("permitted %" PRIx64 ", effective %" PRIx64 ", bounding %" PRIx64
