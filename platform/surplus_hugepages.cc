@@ -44,21 +44,22 @@ Result<void> try_hugepages(PageSize page, uint64_t count) noexcept {
   const unsigned size = page == PageSize::k2MiB ? MFD_HUGE_2MB : MFD_HUGE_1GB;
   const uint64_t bytes = count * page_bytes(page);
   const Fd fd = make_memfd("hugepages", MFD_HUGETLB | size);
-  // The file keeps the reservation of all its mapped pages for as long as it exists.
-  bool is_promised = fd.is_open() && ftruncate(fd.number(), static_cast<off_t>(bytes)) == 0;
+  const auto refused = [count] {
+    return error_from_errno("reserving %" PRIu64 " surplus hugepages", count);
+  };
+  if (!fd.is_open() || ftruncate(fd.number(), static_cast<off_t>(bytes)) != 0) return refused();
   Progress progress("making hugepages", {.total_bytes = bytes});
-  for (uint64_t done = 0; done < bytes && is_promised;) {
+  // The file keeps the reservation of all its mapped pages for as long as it exists.
+  for (uint64_t done = 0; done < bytes;) {
     const uint64_t piece = std::min(kPieceBytes, bytes - done);
     void* memory =
         mmap(nullptr, piece, PROT_READ, MAP_SHARED, fd.number(), static_cast<off_t>(done));
-    is_promised = memory != MAP_FAILED;
-    if (!is_promised) break;
+    if (memory == MAP_FAILED) return refused();
     munmap(memory, piece);
     done += piece;
     progress.add(piece);
   }
-  if (is_promised) return {};
-  return error_from_errno("reserving %" PRIu64 " surplus hugepages", count);
+  return {};
 }
 
 }  // namespace bedplate

@@ -2,6 +2,12 @@
 // pages that the kernel makes.
 #include "platform/surplus_hugepages.h"
 
+#include <cerrno>
+#include <cstring>
+
+#include <sys/resource.h>
+
+#include "tests/support/death_test.h"
 #include "tests/support/hugepages.h"
 #include "tests/support/progress_news.h"
 #include "tests/support/skip.h"
@@ -25,4 +31,16 @@ TEST(SurplusHugepages, APromiseThatNobodyCanKeepIsRefused) {
   const auto refused = try_hugepages(PageSize::k2MiB, uint64_t{1} << 30);
   CHECK(!refused.ok());
   STRCMP_EQUAL("reserving 1073741824 surplus hugepages", refused.error().doing);
+}
+
+TEST(SurplusHugepages, AnErrorHasTheReasonOfTheFirstCallThatFailed) {
+  LONGS_EQUAL(0, test::exit_code_of([] {
+                rlimit files = {};
+                if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 1;
+                files.rlim_cur = 0;
+                if (setrlimit(RLIMIT_NOFILE, &files) != 0) return 2;
+                const auto refused = try_hugepages(PageSize::k2MiB, 2);
+                if (refused.ok()) return 3;
+                return std::strcmp(refused.error().answer, std::strerror(EMFILE)) == 0 ? 0 : 4;
+              }));
 }
