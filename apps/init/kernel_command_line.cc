@@ -9,7 +9,8 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\n";
 
-// Takes the first parameter off `rest`; empty at the end. Quotes stay.
+// Takes the first parameter off `rest`; empty at the end. Quotes stay: name="a value", or
+// "name=a value".
 std::string_view take_parameter(std::string_view* rest) {
   rest->remove_prefix(std::min(rest->find_first_not_of(kBlanks), rest->size()));
   bool is_quoted = false;
@@ -42,6 +43,7 @@ std::optional<std::string> command_line_value(std::string_view line, std::string
   BP_ASSERT(!name.empty() && name.find('=') == std::string_view::npos);
   std::optional<std::string> value;
   for (std::string_view word; !(word = take_parameter(&line)).empty();) {
+    if (word.front() == '"') word.remove_prefix(1);
     const size_t equals = word.find('=');
     if (equals == std::string_view::npos || word.substr(0, equals) != name) continue;
     value = without_quotes(word.substr(equals + 1));
@@ -52,11 +54,13 @@ std::optional<std::string> command_line_value(std::string_view line, std::string
 std::string module_parameters(std::string_view line, std::string_view name) {
   std::string parameters;
   for (std::string_view word; !(word = take_parameter(&line)).empty();) {
+    const std::string quote = word.front() == '"' ? "\"" : "";
+    word.remove_prefix(quote.size());
     const size_t dot = word.substr(0, word.find('=')).find('.');
     if (dot == std::string_view::npos || module_name(word.substr(0, dot)) != module_name(name)) {
       continue;
     }
-    parameters += (parameters.empty() ? "" : " ") + std::string(word.substr(dot + 1));
+    parameters += (parameters.empty() ? "" : " ") + quote + std::string(word.substr(dot + 1));
   }
   return parameters;
 }

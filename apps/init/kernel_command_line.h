@@ -8,7 +8,7 @@
 namespace bedplate {
 
 // The value of the last NAME=VALUE of `line` with this name; nothing: no such word. Blanks separate
-// words; a value in double quotes may contain blanks. The result has no quotes.
+// words; a value, or a whole word, in double quotes may contain blanks. The result has no quotes.
 std::optional<std::string> command_line_value(std::string_view line, std::string_view name);
 
 // The parameters of the module `name` in the command line: "a=1 b=2" from "NAME.a=1 NAME.b=2", in

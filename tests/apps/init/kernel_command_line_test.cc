@@ -26,6 +26,7 @@ TEST(KernelCommandLine, TheLastOneCounts) {
 TEST(KernelCommandLine, QuotesHoldBlanksTogether) {
   const char* line = "one=\"a b=c\" \"two=d e\" b=f";
   STRCMP_EQUAL("a b=c", command_line_value(line, "one")->c_str());
+  STRCMP_EQUAL("d e", command_line_value(line, "two")->c_str());
   STRCMP_EQUAL("f", command_line_value(line, "b")->c_str());
 }
 
@@ -33,6 +34,8 @@ TEST(KernelCommandLine, ParametersOfAModuleComeInTheirOrder) {
   const char* line = "ramoops.mem_size=0x10 quiet ramoops.ecc other.mem_size=1 ramoops.mem_size=2";
   STRCMP_EQUAL("mem_size=0x10 ecc mem_size=2", module_parameters(line, "ramoops").c_str());
   STRCMP_EQUAL("", module_parameters(line, "ramoop").c_str());
+  STRCMP_EQUAL("\"dyndbg=file a +p\" debug=1",
+               module_parameters("\"usb.dyndbg=file a +p\" usb.debug=1", "usb").c_str());
 }
 
 TEST(KernelCommandLine, ModulesAreCalledWithEitherLine) {
