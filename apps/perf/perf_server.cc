@@ -186,14 +186,16 @@ bool PerfServer::put_back() noexcept {
   if (!perf_has_come(target, number_ + 1) || !stream_.is_idle()) return false;
   ++number_;
   const std::span<std::byte> source = side_.source().first(ask_.bytes);
-  if (number_ <= ask_.warm_up_count) {
-    count_verified(perf_becomes(target, number_));
-    perf_fill(source, number_);
-  } else {
-    perf_stamp(source, number_);
-  }
+  const bool is_verified = number_ <= ask_.warm_up_count;
+  // Before the put back: the client then puts the next one here.
+  const bool is_right = is_verified && perf_becomes(target, number_);
+  is_verified ? perf_fill(source, number_) : perf_stamp(source, number_);
   if (number_ == 1) stream_.begin(*client_, PerfOperation::kPut, source, ask_.target);
-  if (stream_.start() == SendStatus::kAgain) --number_;  // sees the put again next time
+  if (stream_.start() == SendStatus::kAgain) {
+    --number_;  // sees the put again next time
+  } else if (is_verified) {
+    count_verified(is_right);
+  }
   return true;
 }
 
