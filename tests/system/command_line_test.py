@@ -220,6 +220,15 @@ def doctors_findings(box, *arguments, expect_code=0):
 
 
 @test()
+def doctor_for_a_directory(box):
+    """A directory that does not exist has no appliance. One that cannot be read is told."""
+    found = doctors_findings(box, "--directory", box.path("none"))
+    expect("appliances" in found, False, "a finding about no directory")
+    found = doctors_findings(box, "--directory", box.write("file", ""))["appliances"]
+    expect((found["verdict"], found["value"]), ("warning", "Not a directory"), "what doctor says")
+
+
+@test()
 def doctor_for_a_configuration(box):
     """`doctor --for` prints the problems and cures of `check`. It judges only the cores of the
     shards."""

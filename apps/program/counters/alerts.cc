@@ -1,5 +1,9 @@
 #include "apps/program/counters/alerts.h"
 
+#include <cerrno>
+
+#include <unistd.h>
+
 #include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_file.h"
 #include "apps/counters/counters_reader.h"
@@ -43,7 +47,11 @@ JsonValue alerts_json(const CountersSnapshot& counters) {
 std::vector<Finding> appliance_findings(const std::string& directory) {
   std::vector<Finding> findings;
   auto names = list_appliances(directory);
-  if (!names.ok()) return findings;
+  if (!names.ok()) {
+    if (access(directory.c_str(), F_OK) != 0 && errno == ENOENT) return findings;  // nothing runs
+    return {{"appliances", Verdict::kWarning, names.error().answer,
+             "name a directory that this user may read: --directory"}};
+  }
   for (const std::string& name : names.value()) {
     const std::string title = "appliance " + name;
     auto reader = CountersReader::open_file(counters_path(directory, name));
