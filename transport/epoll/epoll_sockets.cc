@@ -41,6 +41,7 @@ class EpollSockets final : public StreamSockets {
   void stop_watching(Watch& watch) noexcept override;
   void receive(StreamSocket& socket) noexcept override;
   void send(StreamSocket& socket) noexcept override;
+  void end_receive(StreamSocket& socket) noexcept override;
 
   uint32_t poll(uint32_t budget) noexcept override;
   void sleep_until(uint64_t deadline_ns) noexcept override;
@@ -160,6 +161,16 @@ void EpollSockets::send(StreamSocket& socket) noexcept {
   if (socket.can_send) append(socket.send);
 }
 
+// The next attempt ends it.
+void EpollSockets::end_receive(StreamSocket& socket) noexcept {
+  BP_DCHECK(loop().is_own_thread());
+  BP_ASSERT(socket.receive.is_in_flight);
+  socket.receive.is_ending = true;
+  if (socket.can_receive) return;  // it is queued
+  socket.can_receive = true;
+  append(socket.receive);
+}
+
 void EpollSockets::attempt(SocketOperation& operation) noexcept {
   StreamSocket& socket = *operation.socket;
   for (;;) {
@@ -170,6 +181,7 @@ void EpollSockets::attempt(SocketOperation& operation) noexcept {
     if (moved < 0 && errno == EINTR) continue;
     if (moved < 0 && errno == EAGAIN) {
       (operation.is_send ? socket.can_send : socket.can_receive) = false;
+      if (operation.is_ending) finish_operation(operation, -ECANCELED, *options_.counters);
       return;  // the edge queues it again
     }
     if (moved > 0 && !advance(operation, static_cast<uint64_t>(moved))) continue;

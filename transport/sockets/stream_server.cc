@@ -1,9 +1,12 @@
 #include "transport/sockets/stream_server.h"
 
 #include <algorithm>
+#include <cerrno>
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "platform/assert.h"
@@ -12,6 +15,12 @@
 #include "transport/sockets/slow_sends.h"
 
 namespace bedplate {
+
+// Whether the peer's host has not yet acknowledged all that was sent.
+static bool has_unacknowledged(int fd) noexcept {
+  int bytes = 0;
+  return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
 
 bool StreamServer::is_valid() const noexcept {
   uint64_t open = 0, lingering = 0;
@@ -86,11 +95,12 @@ void StreamServer::accept(int fd) noexcept {
 
 void StreamServer::received(Connection& connection, int64_t result) noexcept {
   BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
-  connection.is_broken |= result < 0;
-  connection.has_peer_ended |= result <= 0;
+  const bool is_over = result <= 0 && result != -ECANCELED;  // not by drain()
+  connection.is_broken |= is_over && result < 0;
+  connection.has_peer_ended |= is_over;
   if (result > 0) options_.counters->received_bytes.add(static_cast<uint64_t>(result));
   connection.is_ending |= result <= 0 || is_draining_;
-  if (connection.session->is_over()) {
+  if (connection.session->is_over() || connection.is_lingering) {
     const uint64_t dropped = result > 0 ? static_cast<uint64_t>(result) : 0;
     connection.linger_bytes_left -= std::min(connection.linger_bytes_left, dropped);
   } else if (result > 0) {
@@ -164,8 +174,10 @@ void StreamServer::tell_foreign(const Connection& connection) noexcept {
 
 // Whether the connection may linger, so that its peer does not lose replies.
 bool StreamServer::may_linger(const Connection& connection) const noexcept {
-  return connection.session->is_over() && !connection.is_broken && !connection.has_peer_ended &&
-         (!connection.is_lingering || connection.linger_bytes_left > 0);
+  if (connection.is_broken || connection.has_peer_ended) return false;
+  if (connection.is_lingering) return connection.linger_bytes_left > 0;
+  return connection.session->is_over() ||
+         (is_draining_ && has_unacknowledged(connection.socket.fd));
 }
 
 void StreamServer::linger(Connection& connection) noexcept {
@@ -241,9 +253,9 @@ void StreamServer::drain() noexcept {
   for (uint64_t i = 0; i < connection_count(); ++i) {
     Connection& each = connection(i);
     if (each.socket.fd < 0 || each.is_lingering) continue;
-    // The receive then ends with bytes that arrived before, which are answered, or with 0.
+    // Bytes that arrived before are answered.
     if (each.socket.receive.is_in_flight) {
-      ::shutdown(each.socket.fd, SHUT_RD);
+      options_.sockets->end_receive(each.socket);
     } else {
       each.is_ending = true;
     }

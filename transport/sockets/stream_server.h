@@ -14,9 +14,10 @@
 //     server.start();                            // in start(), on the shard
 //     server.request_drain(), server.is_drained()
 //
-// A session may end while its peer is still sending. The kernel resets a connection that is closed
-// with bytes unread, and the reset discards replies that are still on their way. So the connection
-// lingers, and the peer gets its last replies:
+// A session may end, or be drained, while its peer is still sending. The kernel resets a connection
+// that is closed with bytes unread, and the reset discards replies that are still on their way. So
+// the connection lingers (in a drain only if its peer has not acknowledged all replies), and the
+// peer gets its last replies:
 //
 //     all replies sent -> no more is sent (SHUT_WR) -> what comes is dropped, until the peer
 //     closes, or for kLingerNs, or kLingerBytes -> closed
@@ -118,8 +119,8 @@ class StreamServer {
   // Begins to listen. Threads: the shard's.
   void start() noexcept;
 
-  // Stops listening, answers requests that were received whole, then closes each connection (a
-  // lingering one at the end of its linger). It does not wait for the rest of a partial request,
+  // Stops listening, answers requests that were received whole, then closes each connection, at the
+  // end of its linger if it lingers. It does not wait for the rest of a partial request,
   // but it does wait for answers that come later, and for a peer that does not read its replies.
   // Requires: create() was called. Threads: any.
   void request_drain() noexcept { options_.loop->submit(drain_call_); }

@@ -49,6 +49,7 @@ void begin_operation(SocketOperation& operation, StreamSocket& socket, bool is_s
   BP_ASSERT(!operation.is_in_flight);
   BP_ASSERT(operation.piece_count > 0);
   operation.is_in_flight = true;
+  operation.is_ending = false;
   operation.is_send = is_send;
   operation.asker = current_heap_owner();
   operation.moved_bytes = 0;

@@ -39,6 +39,7 @@ struct SocketOperation {
 
   bool is_in_flight = false;  // the backend's, as are the fields below; anybody may read it
   bool is_send = false;
+  bool is_ending = false;       // end_receive() was called
   uint16_t empty_attempts = 0;  // attempts in a row that moved nothing
   HeapOwner asker = {};         // the heap owner when it began
   uint64_t moved_bytes = 0;
@@ -122,6 +123,9 @@ class StreamSockets : public PollSource, public Sleeper {
   // of an iteration are submitted before its receives: answers first.
   virtual void receive(StreamSocket& socket) noexcept = 0;
   virtual void send(StreamSocket& socket) noexcept = 0;
+  // Makes the receive in flight complete soon: as ever if its bytes have come, else with
+  // -ECANCELED; bytes that were short of min_bytes are then lost. Requires: it is in flight.
+  virtual void end_receive(StreamSocket& socket) noexcept = 0;
 
   // Calls watch.ready from poll() whenever watch.fd is ready (transport/loop/watch.h). Requires:
   // `watch` is not watched; its descriptor is not attached, and no listener's. Returns 0 or an

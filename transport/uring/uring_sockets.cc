@@ -82,6 +82,7 @@ class UringSockets final : public StreamSockets {
   void stop_watching(Watch& watch) noexcept override;
   void receive(StreamSocket& socket) noexcept override;
   void send(StreamSocket& socket) noexcept override;
+  void end_receive(StreamSocket& socket) noexcept override;
 
   uint32_t poll(uint32_t budget) noexcept override;
   void sleep_until(uint64_t deadline_ns) noexcept override;
@@ -282,7 +283,8 @@ void UringSockets::submit(SocketOperation& operation) noexcept {
       io_uring_prep_sendmsg(entry, fd, &message, kFlags);
     }
   } else {
-    const bool is_hot = !is_falling_asleep_ && operation.empty_attempts < hot_attempts_;
+    const bool is_hot =
+        operation.is_ending || (!is_falling_asleep_ && operation.empty_attempts < hot_attempts_);
     const int flags = is_hot ? MSG_DONTWAIT : 0;
     if (message.msg_iovlen == 1) {
       io_uring_prep_recv(entry, fd, first.iov_base, first.iov_len, flags);
@@ -308,9 +310,21 @@ void UringSockets::send(StreamSocket& socket) noexcept {
   submit(socket.send);
 }
 
+// Cancels a receive that waits in the kernel. Any other ends with its next attempt.
+void UringSockets::end_receive(StreamSocket& socket) noexcept {
+  BP_DCHECK(loop().is_own_thread());
+  BP_ASSERT(socket.receive.is_in_flight);
+  socket.receive.is_ending = true;
+  io_uring_sqe* entry = next_entry(nullptr, Purpose::kCancel);
+  const uint64_t user_data = entry->user_data;
+  io_uring_prep_cancel64(entry, reinterpret_cast<uint64_t>(&socket.receive), 0);
+  entry->user_data = user_data;
+}
+
 // Returns whether anything happened.
 bool UringSockets::handle_operation(SocketOperation& operation, int32_t result) noexcept {
   BP_DCHECK(operation.is_in_flight);
+  if (result == -EAGAIN && operation.is_ending) result = -ECANCELED;
   if (result == -EAGAIN) {
     ++operation.empty_attempts;
     ++misses_;

@@ -297,6 +297,26 @@ class ServerBodies : public SocketsFixture {
     STRCMP_EQUAL("ltwo\n", end.c_str());
   }
 
+  // A reset would discard the end of the reply.
+  void drain_reaches_a_peer_that_sends() {
+    serve();
+    Fd client = connect();
+    say(client, "lend\n");
+    size_t heard_bytes = hear(client, 1).size();
+    ssize_t got = -1;
+    drain([&] {
+      if (!client.is_open()) return true;
+      ::send(client.number(), "more\n", 5, MSG_NOSIGNAL | MSG_DONTWAIT);
+      char buffer[64 << 10];
+      got = recv(client.number(), buffer, sizeof buffer, MSG_DONTWAIT);
+      if (got > 0) heard_bytes += static_cast<size_t>(got);
+      if (got == 0 || (got < 0 && errno != EAGAIN)) client.close();
+      return false;
+    });
+    LONGS_EQUAL(0, got);
+    CHECK(heard_bytes >= shared.large.size());
+  }
+
   void answers_later() {
     serve();
     const Fd client = connect();
@@ -393,6 +413,7 @@ BP_BOTH_BACKENDS(StreamServer, AnotherProtocolIsClosed, another_protocol_is_clos
 BP_BOTH_BACKENDS(StreamServer, AConnectionEndsWithItsPeer, ends_with_its_peer())
 BP_BOTH_BACKENDS(StreamServer, WhatWasLentComesBackFromAPeerThatVanishes, peer_vanishes())
 BP_BOTH_BACKENDS(StreamServer, DrainingAnswersWhatHasCome, drain_answers_what_has_come())
+BP_BOTH_BACKENDS(StreamServer, ADrainReachesAPeerThatSends, drain_reaches_a_peer_that_sends())
 BP_BOTH_BACKENDS(StreamServer, DrainsWithoutConnections, drain_of_nothing())
 BP_BOTH_BACKENDS(StreamServer, AnswersLater, answers_later())
 BP_BOTH_BACKENDS(StreamServer, AnswersLaterToAPeerThatHasClosedItsSide,
