@@ -348,7 +348,7 @@ TEST(CounterAlerts, WhoIsRefusedAndWhatAPeerLoses) {
                                          "3 clients were refused so far, because too many are "
                                          "connected: end some, or raise max_connections\n");
   Grown::expect<PeersCounters>(directory, "lost",
-                               "a peer ended before it had consumed all messages, and 3 were "
+                               "a peer ended before it had confirmed all messages; up to 3 were "
                                "lost so far: its log says why; their senders must send them "
                                "again\n");
 }

@@ -157,6 +157,7 @@ TEST(Mend, AFileThatCannotBeReadIsNotReplaced) {
 }
 
 TEST(Mend, AFileThatTakesAPartFailsWithItsReason) {
+  std::filesystem::create_directories(root.path() + "/etc");
   rlimit before = {};
   LONGS_EQUAL(0, getrlimit(RLIMIT_FSIZE, &before));
   const rlimit small = {.rlim_cur = 16, .rlim_max = before.rlim_max};
