@@ -113,6 +113,11 @@ def bridged(line, other):
         os.close(stop_reader)
 
 
+def open_line(path):
+    """Opens a line that does not become the terminal of a runner that leads a session."""
+    return open(os.open(path, os.O_RDWR | os.O_NOCTTY), "rb+", buffering=0)
+
+
 @contextlib.contextmanager
 def far_end(line):
     """The path of a serial device at the other end of the cable."""
@@ -235,7 +240,7 @@ def one_client_has_the_line(box):
     with far_end(line) as path:
         said = box.bedplate("ctl", "--serial", path, "pang", expect_code=1).stderr
         expect_in(f"asking {path} for pang: there is no such method", said, "the refusal")
-        with open(path, "rb+", buffering=0) as other:
+        with open_line(path) as other:
             fcntl.flock(other, fcntl.LOCK_EX)
             said = box.bedplate("ctl", "--serial", path, "ping", expect_code=1).stderr
         expect_in(f"opening the serial line {path}: another process uses it; end that process: "
@@ -318,7 +323,7 @@ def the_line_must_be_there(box):
     line = Line(box)
     with open(box.path("file"), "w", encoding="utf-8"):
         pass
-    taken = open(line.path, "rb+", buffering=0)
+    taken = open_line(line.path)
     fcntl.flock(taken, fcntl.LOCK_EX)
     with contextlib.closing(taken):
         for path, text in ((box.path("none"), "No such file or directory; name one that exists"),
