@@ -8,7 +8,7 @@
  *
  * Stands for:
  * code: transport/shm/endpoint/loan_table_datapath.h: const auto mark = static_cast<uint8_t>(record.mark + 1);
- * code: transport/shm/endpoint/loan_table_datapath.h: if (returned_[loan].load(std::memory_order_acquire) != book_[loan].mark) return true;
+ * code: transport/shm/endpoint/loan_table_datapath.h: return returned_[loan].load(std::memory_order_acquire) == book_[loan].mark;
  * code: transport/shm/endpoint/loan_table_datapath.h: if (book_[loan].member != member) return true;
  * code: transport/shm/endpoint/loan_table_datapath.h: --book_[loan].mark;
  * code: transport/shm/endpoint/borrower_datapath.cc: returned_loans(loan.lender)[loan.loan].store(loan.mark,
