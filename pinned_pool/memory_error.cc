@@ -78,12 +78,17 @@ void forget_mapped_file(const void* begin) noexcept {
 }
 
 void report_memory_errors() noexcept {
-  struct sigaction action = {};
-  action.sa_sigaction = &on_bus_error;
-  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;  // the previous handler may need these
   struct sigaction was_there = {};
-  sigaction(SIGBUS, &action, &was_there);
-  if (was_there.sa_sigaction != &on_bus_error) before = was_there;
+  sigaction(SIGBUS, nullptr, &was_there);
+  if (was_there.sa_sigaction == &on_bus_error) return;
+  before = was_there;
+  // The previous handler runs with the signals blocked that it wants blocked. Without one SIGBUS is
+  // blocked, too: while a handler has SA_NODEFER, the heap takes no memory back from idle threads
+  // (alloc/thread_heaps.h).
+  struct sigaction action = before;
+  action.sa_sigaction = &on_bus_error;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | (before.sa_flags & SA_NODEFER);
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 }  // namespace bedplate

@@ -91,6 +91,33 @@ TEST(MemoryError, LeavesTheEndToWhoWasThereBefore) {
   CHECK_TEXT(ended.said("using memory of volume:ram0"), ended.text);
 }
 
+int flags_of_handler() {
+  struct sigaction action = {};
+  sigaction(SIGBUS, nullptr, &action);
+  return action.sa_flags;
+}
+
+BP_PROBE(HandlerThatHidesNothing) {
+  signal(SIGBUS, SIG_DFL);  // a sanitizer has a handler there
+  report_memory_errors();
+  BP_PROBE_CHECK((flags_of_handler() & SA_NODEFER) == 0);
+}
+TEST(MemoryError, LeavesTheSignalBlockedInItsHandlerSoThatIdleHeapsAreEmptied) {
+  BP_CHECK_PROBE(HandlerThatHidesNothing);
+}
+
+BP_PROBE(HandlerOfAnEarlierOneThatNests) {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_NODEFER;
+  sigaction(SIGBUS, &action, nullptr);
+  report_memory_errors();
+  BP_PROBE_CHECK((flags_of_handler() & SA_NODEFER) != 0);
+}
+TEST(MemoryError, LetsTheSignalNestIfTheEarlierHandlerDoes) {
+  BP_CHECK_PROBE(HandlerOfAnEarlierOneThatNests);
+}
+
 BP_PROBE(FileThatIsCut) {
   static char path[] = "/tmp/bedplate-mapped-XXXXXX";
   const Fd file(mkstemp(path));
