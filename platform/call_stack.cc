@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdint>
+#include <cstdio>
 
 #include <link.h>
 #include <unwind.h>
@@ -18,6 +19,7 @@ struct Calls {
   uintptr_t addresses[kCallCountMax];
   unsigned count = 0;
   unsigned skipped = 0;
+  uintptr_t interrupted = 0;  // leaves out the calls of the handler that interrupted this address
 };
 
 _Unwind_Reason_Code add_call(_Unwind_Context* context, void* into) {
@@ -25,6 +27,7 @@ _Unwind_Reason_Code add_call(_Unwind_Context* context, void* into) {
   int is_before_instruction = 0;
   const uintptr_t address = _Unwind_GetIPInfo(context, &is_before_instruction);
   if (address == 0) return _URC_END_OF_STACK;
+  if (is_before_instruction != 0 && address == calls->interrupted) calls->count = 0;
   if (calls->skipped > 0) {
     --calls->skipped;
     return _URC_NO_REASON;
@@ -56,6 +59,40 @@ int find_origin(dl_phdr_info* info, size_t, void* wanted) {
   return 0;
 }
 
+void for_each_call(const Calls& calls, void (*see)(const char* line)) noexcept {
+  char line[512];
+  for (unsigned i = 0; i < calls.count; ++i) {
+    Origin origin;
+    origin.address = calls.addresses[i];
+    dl_iterate_phdr(&find_origin, &origin);
+    if (origin.file == nullptr) {
+      std::snprintf(line, sizeof line, "  called from %#" PRIxPTR, origin.address);
+    } else {
+      std::snprintf(line, sizeof line, "  called from %s %#" PRIxPTR, origin.file, origin.offset);
+    }
+    see(line);
+  }
+}
+
+void log_call(const char* line) { BP_LOG_ERROR("%s", line); }
+
+uintptr_t interrupted_address(const ucontext_t& context) noexcept {
+#if defined(__x86_64__)
+  return static_cast<uintptr_t>(context.uc_mcontext.gregs[REG_RIP]);
+#else
+  return context.uc_mcontext.pc;
+#endif
+}
+
+// The address behind the call whose first instruction was interrupted.
+uintptr_t return_address(const ucontext_t& context) noexcept {
+#if defined(__x86_64__)
+  return *reinterpret_cast<const uintptr_t*>(context.uc_mcontext.gregs[REG_RSP]);
+#else
+  return context.uc_mcontext.regs[30];
+#endif
+}
+
 }  // namespace
 
 void prepare_call_stack() noexcept {
@@ -67,16 +104,18 @@ void prepare_call_stack() noexcept {
   Calls calls;
   calls.skipped = skipped + 1;  // this function
   _Unwind_Backtrace(&add_call, &calls);
-  for (unsigned i = 0; i < calls.count; ++i) {
-    Origin origin;
-    origin.address = calls.addresses[i];
-    dl_iterate_phdr(&find_origin, &origin);
-    if (origin.file == nullptr) {
-      BP_LOG_ERROR("  called from %#" PRIxPTR, origin.address);
-    } else {
-      BP_LOG_ERROR("  called from %s %#" PRIxPTR, origin.file, origin.offset);
-    }
+  for_each_call(calls, &log_call);
+}
+
+void for_each_interrupted_call(const ucontext_t& context, void (*see)(const char* line)) noexcept {
+  Calls calls;
+  calls.interrupted = interrupted_address(context);
+  if (calls.interrupted == 0) {  // a call of a null pointer, from which nothing can be unwound
+    calls.addresses[calls.count++] = return_address(context) - 1;
+  } else {
+    _Unwind_Backtrace(&add_call, &calls);
   }
+  for_each_call(calls, see);
 }
 
 }  // namespace bedplate

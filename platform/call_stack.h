@@ -5,6 +5,8 @@
 // independent and for static programs.
 #pragma once
 
+#include <ucontext.h>
+
 namespace bedplate {
 
 // Logs one line for each call, innermost first, 24 at most: "  called from FILE 0xOFFSET". The line
@@ -13,7 +15,11 @@ namespace bedplate {
 // sorts the program's table of frames on the heap.
 void log_call_stack(unsigned skipped) noexcept;
 
-// A program that calls log_call_stack() where it may not allocate, as in a signal handler, calls
+// For a signal handler with SA_SIGINFO, which got `context`: calls `see` with the same lines for the
+// calls that the signal interrupted. Text: terminated, without a newline.
+void for_each_interrupted_call(const ucontext_t& context, void (*see)(const char* line)) noexcept;
+
+// A program that calls these functions where it may not allocate, as in a signal handler, calls
 // this before. Threads: any.
 void prepare_call_stack() noexcept;
 

@@ -1,11 +1,16 @@
 #include "platform/call_stack.h"
 
+#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
 #include <link.h>
+#include <ucontext.h>
+#include <unistd.h>
 
+#include "tests/support/death_test.h"
+#include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -50,6 +55,39 @@ bool is_call_in(const std::string& text, unsigned index, void (*function)(unsign
   return called - reinterpret_cast<uintptr_t>(function) < 200;
 }
 
+// Writes the calls that a signal interrupted to standard error.
+void show_interrupted(int, siginfo_t*, void* context) {
+  for_each_interrupted_call(*static_cast<const ucontext_t*>(context), [](const char* line) {
+    const std::string whole = std::string(line) + '\n';
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
+  });
+}
+
+void handle(int number, void (*handler)(int, siginfo_t*, void*)) {
+  struct sigaction action = {};
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(number, &action, nullptr);
+}
+
+[[gnu::noinline]] void interrupt(unsigned) {
+  asm volatile("int3");  // SIGTRAP
+  asm volatile("");
+}
+
+using Function = void (*)();
+[[gnu::noinline]] void call_null(unsigned) {
+  Function volatile nothing = nullptr;  // hides the value from the compiler
+  nothing();
+  asm volatile("");
+}
+
+unsigned line_count(const std::string& text) {
+  unsigned count = 0;
+  for (const char each : text) count += each == '\n' ? 1 : 0;
+  return count;
+}
+
 }  // namespace
 
 TEST_GROUP(CallStack){};
@@ -65,4 +103,30 @@ TEST(CallStack, BeginsWithItsCaller) {
 TEST(CallStack, LeavesOutWhatItIsTold) {
   const std::string text = stack_of(1);
   CHECK_TEXT(is_call_in(text, 0, &outer), text.c_str());
+}
+
+TEST(CallStack, InAHandlerBeginsWithTheInterruptedCall) {
+  const test::Ended ended = test::run_forked([] {
+    handle(SIGTRAP, &show_interrupted);
+    interrupt(0);
+  });
+  CHECK_TEXT(is_call_in(ended.text, 0, &interrupt), ended.text);
+  CHECK_TEXT(line_count(ended.text) > 1, ended.text);
+}
+
+BP_PROBE(CallOfANullPointer) {
+  handle(SIGSEGV, [](int number, siginfo_t* info, void* context) {
+    show_interrupted(number, info, context);
+    _exit(0);
+  });
+  call_null(0);
+}
+
+// A call of a null pointer has no frame. Its caller is shown all the same.
+TEST(CallStack, OfANullPointerShowsTheCaller) {
+  BP_SKIP_UNDER_SANITIZER();
+  const test::Ended ended = test::run_fresh("CallOfANullPointer");
+  LONGS_EQUAL(0, ended.exit_code);
+  LONGS_EQUAL(1, line_count(ended.text));
+  CHECK_TEXT(is_call_in(ended.text, 0, &call_null), ended.text);
 }
