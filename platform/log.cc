@@ -35,6 +35,11 @@ constinit std::atomic<uint64_t> untold_lines{0};  // dropped, and not yet report
 constinit std::atomic<bool> is_stalled{false};    // the last line did not get through
 constinit std::atomic<bool> is_cut_off{false};    // the last line was written only in part
 
+// The text of last_words(): the thread that sets has_words writes it.
+constinit char words[512] = {};
+constinit std::atomic<bool> has_words{false};
+constinit std::atomic<size_t> words_bytes{0};
+
 // Returns whether the whole line was written. `patience_ns` 0: no wait, except for a terminal:
 // kTerminalPatienceNs, unless the last line did not get through.
 bool write_within(const char* line, size_t line_bytes, uint64_t patience_ns) noexcept {
@@ -107,7 +112,16 @@ size_t format_line(const Error& error, char* line, size_t capacity) noexcept {
 }  // namespace
 
 void write_last_line(const char* line, size_t line_bytes) noexcept {
+  if (line_bytes > 0 && !has_words.exchange(true, std::memory_order_relaxed)) {
+    const size_t bytes = std::min(line_bytes - 1, sizeof words);
+    std::memcpy(words, line, bytes);
+    words_bytes.store(bytes, std::memory_order_release);  // pairs with last_words
+  }
   write_line(line, line_bytes, kLastWordsPatienceNs);
+}
+
+std::string_view last_words() noexcept {
+  return {words, words_bytes.load(std::memory_order_acquire)};
 }
 
 uint64_t dropped_line_count() noexcept { return dropped_lines.load(std::memory_order_relaxed); }

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "platform/log_component.h"
 #include "platform/result.h"
@@ -33,6 +34,10 @@ void log_error(const Error& error) noexcept;
 // end. Allocates nothing, locks nothing: fit for signal handlers, as are all functions above
 // (vsnprintf of numbers and texts is safe there).
 void write_last_line(const char* line, size_t line_bytes) noexcept;
+
+// The first line that write_last_line() got in this process, without its newline, 512 bytes at most;
+// empty: none. For the record of a crash: fit for signal handlers.
+std::string_view last_words() noexcept;
 
 // The number of lines that this process has dropped so far.
 uint64_t dropped_line_count() noexcept;

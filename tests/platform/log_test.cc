@@ -98,3 +98,20 @@ TEST(Log, LinesOfSeveralThreadsDoNotMix) {
   }
   LONGS_EQUAL(kThreadCount * kLineCount, count);
 }
+
+BP_PROBE(LastWords) {
+  BP_PROBE_CHECK(last_words().empty());
+  BP_LOG_ERROR("not this");
+  BP_PROBE_CHECK(last_words().empty());
+  write_last_line("the reason\n", 11);
+  write_last_line("another thread's\n", 17);
+  BP_PROBE_CHECK(last_words() == "the reason");
+}
+TEST(Log, KeepsTheFirstOfTheLastLines) { BP_CHECK_PROBE(LastWords); }
+
+BP_PROBE(LongLastWords) {
+  const std::string longest(5000, 'x');
+  write_last_line((longest + '\n').c_str(), longest.size() + 1);
+  BP_PROBE_CHECK(last_words() == std::string(512, 'x'));
+}
+TEST(Log, KeepsTheBeginningOfALongLastLine) { BP_CHECK_PROBE(LongLastWords); }
