@@ -1,8 +1,15 @@
 // Compiled with exceptions (scripts/mk/flags.mk): the only file of the runtime that catches any.
 #include "apps/services/service_calls.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
+
+#include <cxxabi.h>
+
+#include "platform/log.h"
 
 namespace bedplate {
 namespace {
@@ -11,6 +18,33 @@ Error thrown(const Service& service, const char* doing, const char* what) {
   return error_while("%s: %s", service.name(), doing)
       .set_answer("it threw an exception%s%s", what[0] != '\0' ? ": " : "", what)
       .set_cure("this is a defect of the service: functions that can fail must return an error");
+}
+
+void log_uncaught(const char* what) noexcept {
+  char line[512];
+  const int bytes =
+      std::snprintf(line, sizeof line,
+                    "bedplate: an uncaught exception: %s; this is a defect: code on a "
+                    "shard must catch its own exceptions\n",
+                    what);
+  if (bytes <= 0) return;
+  const size_t line_bytes = std::min(static_cast<size_t>(bytes), sizeof line - 1);
+  line[line_bytes - 1] = '\n';  // also of a truncated line
+  write_last_line(line, line_bytes);
+}
+
+// The terminate handler. The stack is still that of the throw, so the record of the crash shows it.
+[[noreturn]] void on_uncaught() {
+  const std::type_info* type = abi::__cxa_current_exception_type();
+  if (type == nullptr) std::abort();  // std::terminate() was called without an exception
+  try {
+    throw;
+  } catch (const std::exception& exception) {
+    log_uncaught(exception.what());
+  } catch (...) {
+    log_uncaught(type->name());
+  }
+  std::abort();
 }
 
 }  // namespace
@@ -34,6 +68,12 @@ Result<void> call_service(Service& service, const char* doing,
     return thrown(service, doing, exception.what());
   } catch (...) {
     return thrown(service, doing, "");
+  }
+}
+
+void name_uncaught_exceptions() noexcept {
+  if (std::get_terminate() == &__gnu_cxx::__verbose_terminate_handler) {
+    std::set_terminate(&on_uncaught);
   }
 }
 

@@ -33,4 +33,9 @@ decltype(auto) in_service(const Service& service, Call&& call) {
 Result<void> call_service(Service& service, const char* doing,
                           const std::function<Result<void>()>& call);
 
+// From now on an exception that nothing catches, such as one thrown on a shard, is logged with its
+// text before the process aborts: it is the reason in the record of the crash. A program's own
+// terminate handler stays. Threads: the main thread, before others start.
+void name_uncaught_exceptions() noexcept;
+
 }  // namespace bedplate
