@@ -10,6 +10,7 @@
 #include "alloc/confined_heap.h"
 #include "alloc/exhaustion.h"
 #include "alloc/heap_owner.h"
+#include "apps/boot/appliance_crash.h"
 #include "apps/boot/appliance_memory.h"
 #include "apps/boot/appliance_user.h"
 #include "apps/boot/needed_calls.h"
@@ -47,6 +48,8 @@ constexpr uint32_t kRuntimeSourceCount = 5;
 
 std::optional<int> Appliance::boot() {
   signals_.hold(configuration_.is_first_process);
+  if (!configuration_.is_first_process) catch_appliance_crashes();  // else caught already
+  name_uncaught_exceptions();
   supervision_.open();
   // A write past a file size limit or to a closed pipe then fails, and does not end the process.
   keep_alive_on(SIGXFSZ);

@@ -3,6 +3,7 @@
 //
 //     boot():
 //       signals_.hold()     block the signals that stop it, or are counted
+//       catch_appliance_crashes()   from here on a crash leaves a record
 //       plan_all()          add up all needs; segment 0 grows no more
 //       check()             forbidden calls, or else all that is missing, in one report; then the
 //                           appliance holds its name, and has its sockets and files open

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "apps/boot/appliance_crash.h"
 #include "pinned_pool/pinned_pool.h"
 #include "platform/cpu.h"
 #include "platform/log.h"
@@ -121,6 +122,7 @@ void Shard::close() noexcept {
 }
 
 void Shard::thread_main() noexcept {
+  this_thread_is_shard(options_.settings.name.c_str());
   if (auto outcome = set_up(); !outcome.ok()) {
     failure_ = outcome.error();
     close();

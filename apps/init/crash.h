@@ -1,6 +1,6 @@
-// The crash handler of a process with no system around it. It writes a record: the cause, the call
-// stack, the build, and the last log lines. Then the machine ends as [crash] says. The record goes
-// to the console and, through the kernel's log, to pstore if the machine has it.
+// A crash of the first process: after its record (platform/crash_record.h) the machine ends as
+// [crash] says. The last log lines and the record go to the console and, through the kernel's log,
+// to pstore if the machine has it.
 #pragma once
 
 #include "apps/init/image_settings.h"
@@ -9,12 +9,11 @@
 
 namespace bedplate {
 
-// Installs the handler for the whole process: SIGABRT (an assertion), SIGSEGV, SIGBUS, SIGILL,
-// SIGFPE, SIGSYS and SIGTRAP stop all other threads, and write the record. Opens all files of the
-// handler; logs those that it cannot open. The handler stops `watchdog` before a halt and before a
-// dump. `watchdog` lives until the machine ends. Called once, on the main thread. Errors: the
-// kernel refuses the handler or its stack.
-Result<void> catch_crashes(const CrashSettings& settings, Watchdog& watchdog) noexcept;
+// Catches crashes (platform/crash_handler.h) from now on: all other threads stop, the record is
+// written, and the machine ends. Opens all files that this needs; logs those that it cannot open.
+// A crash stops `watchdog` before a halt and before a dump. `watchdog` lives until the machine
+// ends. Called once, on the main thread. Errors: those of catch_crashes().
+Result<void> end_machine_at_crash(const CrashSettings& settings, Watchdog& watchdog) noexcept;
 
 // From now on a crash also dumps memory. Call it after choose_dump() (core_dump.h): a dump before
 // that would only end the first process, and the kernel would decide how the machine ends.

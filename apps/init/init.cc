@@ -144,7 +144,7 @@ Result<MachineEnd> Init::run() {
   BP_TRY(read_command_line());
   BP_TRY(read_configuration());
   watchdog_.create(settings().watchdog);
-  BP_TRY(catch_crashes(settings().crash, watchdog_));
+  BP_TRY(end_machine_at_crash(settings().crash, watchdog_));
   utsname kernel = {};
   uname(&kernel);
   BP_LOG_INFO("build %s is the first process of Linux %s", build_id().text, kernel.release);

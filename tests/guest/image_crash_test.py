@@ -88,7 +88,8 @@ def assertion_is_recorded_and_powers_off():
             machine.expect_ready()
             expect_record(machine,
                           r"apps/init/drill\.cc:\d+: assertion failed: this is a drill",
-                          r"crash: signal 6 \(ABRT\) in thread main, build [0-9a-f]{40}$",
+                          r"crash: signal 6 \(ABRT\) in thread main, shard main, service init, "
+                          r"build [0-9a-f]{40}$",
                           function="drill_now")
             machine.expect(r"crash: power-off in 8 s$")
             machine.expect_end("guest-shutdown")
@@ -123,7 +124,8 @@ def fault_is_kept_in_pstore_over_a_reboot():
                      APPEND=f"bedplate.drill=fault {RAMOOPS}") as machine:
             machine.expect(r"crash records: on the console, and kept by ramoops$")
             expect_record(machine, r"crash: signal 11 \(SEGV\) at address 0x1000 in thread main, "
-                                   r"build [0-9a-f]{40}$", function="drill_now")
+                                   r"shard main, service init, build [0-9a-f]{40}$",
+                          function="drill_now")
             machine.expect(r"crash: reboot in 0 s$")
             machine.expect_lines(
                 r"record of an earlier crash, dmesg-ramoops-0:$",
@@ -188,12 +190,14 @@ def loop_that_hangs_leaves_a_record():
             expect_record(
                 machine, r"watchdog: no longer fed: the event loop of shard 0 has been stuck",
                 r"watchdog: the event loop of shard 0 hangs$",
-                r"crash: signal 6 \(ABRT\) in thread main, build [0-9a-f]{40}$",
+                r"crash: signal 6 \(ABRT\) in thread main, shard main, service init, "
+                r"build [0-9a-f]{40}$",
                 function="drill_now")
             machine.expect_lines(
                 r"record of an earlier crash, dmesg-ramoops-0:$", r"\| warning: drill: hanging$",
                 r"\| error: watchdog: the event loop of shard 0 hangs$",
-                r"\| error: crash: signal 6 \(ABRT\) in thread main, build [0-9a-f]{40}$",
+                r"\| error: crash: signal 6 \(ABRT\) in thread main, shard main, service init, "
+                r"build [0-9a-f]{40}$",
                 r"\| error:   called from /init 0x", after=len(machine.lines))
 
 
@@ -206,7 +210,8 @@ def loop_that_hangs_without_a_signal_leaves_a_record():
             machine.expect_lines(
                 r"watchdog: the event loop of shard 0 hangs$",
                 r"watchdog: the event loop of shard 0 hangs, and its thread handles no signal$",
-                r"crash: signal 6 \(ABRT\) in thread init, build ", r"crash: power-off in 0 s$")
+                r"crash: signal 6 \(ABRT\) in thread init, service init, build ",
+                r"crash: power-off in 0 s$")
             machine.expect_end("guest-shutdown")
 
 

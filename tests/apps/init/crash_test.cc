@@ -25,7 +25,7 @@ BP_PROBE(CrashByASignal) {
     CrashSettings settings;
     settings.action = MachineEnd::kHalt;
     settings.delay_s = 1;
-    BP_PROBE_CHECK(catch_crashes(settings, watchdog).ok());
+    BP_PROBE_CHECK(end_machine_at_crash(settings, watchdog).ok());
     raise(SIGILL);
   });
 }
@@ -33,7 +33,7 @@ BP_PROBE(CrashByASignal) {
 BP_PROBE(CrashByAFault) {
   test::as_first_process([] {
     Watchdog watchdog;
-    BP_PROBE_CHECK(catch_crashes({}, watchdog).ok());
+    BP_PROBE_CHECK(end_machine_at_crash({}, watchdog).ok());
     *reinterpret_cast<volatile int*>(uintptr_t{0x1000}) = 1;
   });
 }
@@ -50,7 +50,7 @@ BP_PROBE(CrashBesideAThread) {
     other.wait(0);
     std::filesystem::create_directories("/proc/self/task/" + std::to_string(other));
     Watchdog watchdog;
-    BP_PROBE_CHECK(catch_crashes({}, watchdog).ok());
+    BP_PROBE_CHECK(end_machine_at_crash({}, watchdog).ok());
     raise(SIGABRT);
   });
 }
@@ -58,7 +58,7 @@ BP_PROBE(CrashBesideAThread) {
 BP_PROBE(CrashWithADump) {
   test::as_first_process([] {
     Watchdog watchdog;
-    BP_PROBE_CHECK(catch_crashes({}, watchdog).ok());
+    BP_PROBE_CHECK(end_machine_at_crash({}, watchdog).ok());
     dump_crashes();
     raise(SIGABRT);
   });
