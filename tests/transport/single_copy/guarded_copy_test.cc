@@ -1,6 +1,8 @@
 // A copy that stops where a page is missing.
 #include "transport/single_copy/guarded_copy_datapath.h"
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include <signal.h>
@@ -8,6 +10,7 @@
 #include <unistd.h>
 
 #include "pinned_pool/memory_error.h"
+#include "platform/crash_handler.h"
 #include "platform/file.h"
 #include "tests/support/death_test.h"
 #include "tests/support/skip.h"
@@ -144,3 +147,39 @@ BP_PROBE(guard_outlasts_signals) {
 }
 
 TEST(GuardedCopy, StaysGuardedAfterASignalThatWasSent) { BP_CHECK_PROBE(guard_outlasts_signals); }
+
+// An appliance handles crashes, names the owners of pages, and guards copies.
+static void say_crash(const Crash& crash) noexcept {
+  dprintf(STDERR_FILENO, "step: %d\n", crash.number);
+}
+static constexpr CrashStep kSayCrash[] = {{&say_crash}};
+
+BP_PROBE(guard_beside_the_handler_of_crashes) {
+  const Fd file(memfd_create("guarded", MFD_CLOEXEC));
+  BP_PROBE_CHECK(ftruncate(file.number(), kPageBytes) == 0);
+  void* const mapped = mmap(nullptr, 2 * kPageBytes, PROT_READ, MAP_SHARED, file.number(), 0);
+  for (const int number : {SIGSEGV, SIGBUS}) signal(number, SIG_DFL);  // removes a sanitizer's
+  BP_PROBE_CHECK(mapped != MAP_FAILED && catch_crashes(kSayCrash).ok());
+  BP_PROBE_CHECK(install_copy_guard().ok());
+  report_memory_errors();
+  static char into[2 * kPageBytes];
+  for (int i = 0; i < 2; ++i) {
+    BP_PROBE_CHECK(guarded_copy(into, mapped, 2 * kPageBytes) == kPageBytes);
+    BP_PROBE_CHECK(guarded_copy(into, reinterpret_cast<void*>(16), 1) == 0);
+  }
+  const bool is_bus_error = std::getenv("BP_TEST_BUS_ERROR") != nullptr;
+  const auto* page = static_cast<const volatile char*>(mapped);
+  if (is_bus_error) into[0] = page[kPageBytes];
+  volatile uintptr_t nowhere = 16;  // hides the address from the compiler
+  *reinterpret_cast<volatile char*>(nowhere) = 1;
+}
+
+TEST(GuardedCopy, LeavesCrashesToTheirHandler) {
+  const test::Ended fault = test::run_fresh("guard_beside_the_handler_of_crashes");
+  LONGS_EQUAL(SIGSEGV, fault.signal);
+  STRCMP_EQUAL("step: 11\n", fault.text);
+  const test::Ended bus_error =
+      test::run_fresh("guard_beside_the_handler_of_crashes", {"BP_TEST_BUS_ERROR=1"});
+  LONGS_EQUAL(SIGBUS, bus_error.signal);
+  STRCMP_EQUAL("step: 7\n", bus_error.text);
+}
