@@ -205,6 +205,8 @@ std::vector<Error> Appliance::check() {
     problems.push_back(taken.error());
   } else if (auto made = counters_.create(name_lock_, plan_.counters(), plan_.traces); !made.ok()) {
     problems.push_back(made.error());
+  } else {
+    counters_.keep_crashes();
   }
   if (name_lock_.is_nobody_elses()) {
     opened_ = open_all(configuration_, plan_, OpeningPurpose::kBoot, &problems);

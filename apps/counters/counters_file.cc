@@ -11,8 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apps/counters/crash_snapshot.h"
 #include "pinned_pool/memory_error.h"
 #include "platform/clock.h"
+#include "platform/log.h"
 #include "platform/text.h"
 #include "platform/units.h"
 
@@ -59,6 +61,7 @@ struct Layout {
   CounterRecords sources;
   CounterRecords subjects;
   uint64_t records = 0;  // of the first ring; the other rings follow
+  CounterRecords crash;
   uint64_t file_bytes = 0;
 
   Layout(std::span<const CounterSet> all, const TraceShape& traces) noexcept {
@@ -94,6 +97,7 @@ struct Layout {
       offset = records = align_up(offset, kCacheLineBytes);
       offset += traces.shards.size() * traces.record_count * sizeof(TraceRecord);
     }
+    add(&crash, 1, sizeof(CrashRecord));
     file_bytes = offset;
   }
 };
@@ -147,10 +151,20 @@ Result<void> take_blocks(const Fd& fd, uint64_t bytes, const std::string& direct
                 directory.c_str(), directory.c_str());
 }
 
+// Whether the file at `path` is a counters file with the record of a crash.
+bool has_crash_record(const std::string& path) {
+  const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  return fd.is_open() && read_crash(fd.number()).has_value();
+}
+
 }  // namespace
 
 std::string counters_path(const std::string& directory, const std::string& name) {
   return directory + "/" + name + std::string(kCountersSuffix);
+}
+
+std::string crashed_path(const std::string& directory, const std::string& name) {
+  return directory + "/" + name + std::string(kCrashedSuffix);
 }
 
 Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSet> sets,
@@ -162,13 +176,16 @@ Result<void> check_counters_file(const NameLock& lock, std::span<const CounterSe
   const Fd fd(mkostemp(probe.data(), O_CLOEXEC));
   if (!fd.is_open()) return not_made(path);
   unlink(probe.c_str());
-  // The next start frees the blocks of a crashed appliance's file.
+  // The next start frees the blocks of a crashed appliance's file, or of the crash before, if it
+  // needs them.
   if (has_blocks(path, bytes)) return {};
+  if (has_blocks(crashed_path(lock.directory(), lock.name()), bytes)) return {};
   return take_blocks(fd, bytes, lock.directory(), path);
 }
 
 CountersFile::~CountersFile() {
   if (header_ == nullptr) return;
+  forget_crash_record(crash_);
   forget_mapped_file(header_);
   munmap(header_, header_->file_bytes);
   if (is_file_at(path_, fd_)) unlink(path_.c_str());
@@ -179,6 +196,11 @@ Result<void> CountersFile::create(const NameLock& lock, std::span<const CounterS
   BP_ASSERT(lock.is_taken());
   BP_ASSERT(header_ == nullptr);
   path_ = counters_path(lock.directory(), lock.name());
+  const std::string crashed = crashed_path(lock.directory(), lock.name());
+  if (has_crash_record(path_) && rename(path_.c_str(), crashed.c_str()) != 0) {
+    log_error(error_from_errno("keeping the record of a crash as %s", crashed.c_str())
+                  .set_cure("remove what is there; this record is lost"));
+  }
   // The file is made anew. So a crashed appliance's file is not taken for this one and does not
   // change under its readers, and a file that somebody else has put there is not written to. No
   // other process can hold a lock on the new file: it was private until it was locked.
@@ -195,7 +217,13 @@ Result<void> CountersFile::create(const NameLock& lock, std::span<const CounterS
 }
 
 Result<void> CountersFile::map_file(const Fd& fd, const NameLock& lock, uint64_t bytes) {
-  BP_TRY(take_blocks(fd, bytes, lock.directory(), path_));
+  auto taken = take_blocks(fd, bytes, lock.directory(), path_);
+  const std::string crashed = crashed_path(lock.directory(), lock.name());
+  if (!taken.ok() && unlink(crashed.c_str()) == 0) {
+    BP_LOG_WARNING("%s is removed, the record of a crash: its space is needed", crashed.c_str());
+    taken = take_blocks(fd, bytes, lock.directory(), path_);
+  }
+  BP_TRY(taken);
   struct flock running = whole_file(F_WRLCK);
   if (fcntl(fd.number(), F_OFD_SETLK, &running) != 0 || fchmod(fd.number(), 0644) != 0) {
     return not_made(path_);
@@ -259,6 +287,8 @@ void CountersFile::describe(std::span<const CounterSet> all, const TraceShape& t
   header_->sources = layout.sources;
   header_->subjects = layout.subjects;
   if (traces.record_count > 0) describe_traces(traces, layout.records);
+  header_->crash = layout.crash;
+  crash_ = new (begin() + layout.crash.offset) CrashRecord;
   describe_alerts(all);
 }
 
@@ -282,7 +312,7 @@ void CountersFile::describe_traces(const TraceShape& traces, uint64_t records) n
         TraceRingRecord{OwnerName(shard), {records, traces.record_count, sizeof(TraceRecord)}};
     records += traces.record_count * sizeof(TraceRecord);
   }
-  BP_ASSERT(records == header_->file_bytes);
+  BP_ASSERT(records <= header_->file_bytes - sizeof(CrashRecord));
   auto* source = reinterpret_cast<TraceSourceRecord*>(begin() + header_->sources.offset);
   auto* subject = reinterpret_cast<OwnerName*>(begin() + header_->subjects.offset);
   uint32_t first_subject = 0;
@@ -353,6 +383,16 @@ void CountersFile::set_label(std::string_view name, std::string_view instance,
 void CountersFile::publish() noexcept {
   BP_ASSERT(header_->magic.load(std::memory_order_relaxed) == 0);
   header_->magic.store(kCountersMagic, std::memory_order_release);  // pairs with CountersReader
+}
+
+void CountersFile::keep_crashes() noexcept {
+  keep_crash_in(
+      crash_,
+      [](void* header) noexcept {
+        static_cast<CountersHeader*>(header)->magic.store(kCountersMagic,
+                                                          std::memory_order_release);
+      },
+      header_);
 }
 
 }  // namespace bedplate

@@ -7,6 +7,10 @@
 // as long as the process runs) tells readers that the appliance has not crashed. Nothing else
 // depends on this lock, since any process that can read the file can lock it once the appliance is
 // gone (name_lock.h keeps a name from running twice). Readers use counters_reader.h.
+//
+// A crash writes its record into the file. The next start of the name renames a file that has one
+// to NAME.crash, in place of an older one: so the record and the last counters of the latest crash
+// stay until somebody removes the file, or its space is needed.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +24,7 @@
 #include "apps/counters/trace_table.h"
 #include "platform/assert.h"
 #include "platform/counter_table.h"
+#include "platform/crash_record.h"
 #include "platform/file.h"
 #include "platform/name_lock.h"
 #include "platform/result.h"
@@ -29,6 +34,9 @@ namespace bedplate {
 // ".stats": NAME.stats is the file.
 inline constexpr std::string_view kCountersSuffix = ".stats";
 std::string counters_path(const std::string& directory, const std::string& name);
+// ".crash": NAME.crash is the counters file of the latest run that left a record of its crash.
+inline constexpr std::string_view kCrashedSuffix = ".crash";
+std::string crashed_path(const std::string& directory, const std::string& name);
 
 // Checks that CountersFile::create would succeed now, and leaves everything as it was. Requires:
 // `lock` is taken.
@@ -44,13 +52,16 @@ class CountersFile {
   // Removes the file. A process that crashes does not get here, so its file stays.
   ~CountersFile();
 
-  // Creates the file, with all its blocks, and replaces a crashed appliance's. The file describes
-  // `sets` and `traces`. Errors: the directory cannot be written, or its file system is full.
+  // Creates the file, with all its blocks. Renames a crashed appliance's file that has a record,
+  // and replaces any other. The file describes `sets` and `traces`. Errors: the directory cannot be written, or its file system is full.
   // Requires: `lock` is taken, and stays taken as long as this object lives.
   Result<void> create(const NameLock& lock, std::span<const CounterSet> sets = {},
                       const TraceShape& traces = {});
   // Marks the counters as complete: readers accept the file from now on.
   void publish() noexcept;
+  // From now on a crash of the process is recorded in this file, and publishes it if it was not
+  // published yet. Requires: create() was called; only one file in a process does so.
+  void keep_crashes() noexcept;
 
   // The values of `set`, aligned to a cache line; create() has zeroed them. Requires: the set was
   // given to create(), and is in use.
@@ -102,6 +113,7 @@ class CountersFile {
   std::string path_;
   Fd fd_;
   CountersHeader* header_ = nullptr;
+  CrashRecord* crash_ = nullptr;
 };
 
 }  // namespace bedplate

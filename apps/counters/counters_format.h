@@ -1,6 +1,6 @@
 // The format of a counters file: a header, four tables of records (sets, labels, counters, alerts),
 // and the values; then, if requests are traced, three tables (rings, sources, subjects), and a ring
-// of the last requests of each shard.
+// of the last requests of each shard; last the record of the crash that has ended the appliance.
 //
 // The file describes itself: it lists the sets of counters, and the name, kind, unit, help and
 // offset of each counter. So a program can read a file of another build. Records may grow at their
@@ -38,7 +38,7 @@ struct CountersHeader {
   CounterRecords sets;      // CounterSetRecord
   CounterRecords labels;    // CounterLabelRecord
   CounterRecords counters;  // CounterRecord
-  // Tables of the traces, which go from `rings` to the end of the file. The header of a build
+  // Tables of the traces, which go from `rings` to the record of a crash. The header of a build
   // without traces ends before these fields; its file has zeros here, as padding.
   CounterRecords rings;     // TraceRingRecord
   CounterRecords sources;   // TraceSourceRecord
@@ -50,6 +50,8 @@ struct CountersHeader {
   // of an older build has its first record here, which is as constant.
   uint64_t created_ns = 0;
   uint64_t begun_ns = 0;  // the same moment in monotonic_ns()
+  // One CrashRecord (platform/crash_record.h). The header of an older build ends before this field.
+  CounterRecords crash;
 };
 static_assert(sizeof(CountersHeader) <= 256);
 

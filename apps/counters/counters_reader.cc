@@ -10,7 +10,10 @@
 
 namespace bedplate {
 
-Result<std::vector<std::string>> list_appliances(const std::string& directory) {
+namespace {
+
+// The names before `suffix` of all files in `directory` that end with it.
+Result<std::vector<std::string>> list_names(const std::string& directory, std::string_view suffix) {
   DIR* handle = opendir(directory.c_str());
   if (handle == nullptr) {
     return error_from_errno("looking for appliances in %s", directory.c_str())
@@ -20,12 +23,22 @@ Result<std::vector<std::string>> list_appliances(const std::string& directory) {
   std::vector<std::string> names;
   while (const dirent* entry = readdir(handle)) {
     const std::string_view file(entry->d_name);
-    if (!file.ends_with(kCountersSuffix)) continue;
-    names.emplace_back(file.substr(0, file.size() - kCountersSuffix.size()));
+    if (!file.ends_with(suffix)) continue;
+    names.emplace_back(file.substr(0, file.size() - suffix.size()));
   }
   closedir(handle);
   std::sort(names.begin(), names.end());
   return names;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> list_appliances(const std::string& directory) {
+  return list_names(directory, kCountersSuffix);
+}
+
+Result<std::vector<std::string>> list_crashed(const std::string& directory) {
+  return list_names(directory, kCrashedSuffix);
 }
 
 Error no_appliance(const std::string& directory) {

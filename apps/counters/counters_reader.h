@@ -1,11 +1,13 @@
 // The reader's end of the counters file: it finds the file, tells whether its appliance runs, and
-// copies its contents (counters_snapshot.h).
+// copies its contents (counters_snapshot.h, trace_snapshot.h, crash_snapshot.h).
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/counters/counters_snapshot.h"
+#include "apps/counters/crash_snapshot.h"
 #include "apps/counters/trace_snapshot.h"
 #include "platform/file.h"
 #include "platform/result.h"
@@ -15,6 +17,10 @@ namespace bedplate {
 // The names of all appliances that have a counters file in `directory`, sorted. Errors (kSystem):
 // the directory cannot be read.
 Result<std::vector<std::string>> list_appliances(const std::string& directory);
+
+// The names of all appliances whose latest crash left a file there (crashed_path), sorted. Errors:
+// the same.
+Result<std::vector<std::string>> list_crashed(const std::string& directory);
 
 // "looking for appliances in DIRECTORY: none is running", with a cure.
 Error no_appliance(const std::string& directory);
@@ -38,6 +44,8 @@ class CountersReader {
   // Copies the file's present contents. Errors (kSystem): the file was cut or changed, and is no
   // valid counters file any more.
   Result<CountersSnapshot> snapshot() const { return CountersSnapshot::take(fd_.number(), path_); }
+  // The record of the crash that has ended the appliance; nothing: there is none.
+  std::optional<SeenCrash> crash() const { return read_crash(fd_.number()); }
   // The last requests in the file that are newer than `told`. Errors: the same; no requests are
   // traced.
   Result<TraceSnapshot> traces(const ToldRequests& told = {}) const {

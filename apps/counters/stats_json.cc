@@ -159,8 +159,9 @@ void StatsJson::step(Cursor* cursor, JsonText* json) const noexcept {
   switch (cursor->stage) {
     case Stage::kHead:
       write_head(json);
-      cursor->stage = Stage::kAlerts;
+      cursor->stage = Stage::kCrash;
       return;
+    case Stage::kCrash: return write_crash(cursor, json);
     case Stage::kAlerts:
       if (cursor->index < counters_.alert_count()) return write_alert(cursor->index++, json);
       json->end_array();
@@ -189,7 +190,23 @@ void StatsJson::write_head(JsonText* json) const noexcept {
   json->begin_object().key("name").text(counters_.appliance()).key("pid");
   json->number(static_cast<uint64_t>(std::max(counters_.pid(), 0)));
   json->key("running").boolean(options_.is_running).key("audit").text(audit_.text);
+}
+
+// A line for each step: all lines together need not fit into a piece.
+void StatsJson::write_crash(Cursor* cursor, JsonText* json) const noexcept {
+  const SeenCrash* crash = options_.crash;
+  if (crash != nullptr && cursor->index == 0) {
+    json->key("crash").begin_object().key("realtime_ns").number(crash->crashed_ns);
+    json->key("lines").begin_array();
+  }
+  if (crash != nullptr && cursor->index < crash->lines.size()) {
+    json->text(crash->lines[cursor->index++]);
+    return;
+  }
+  if (crash != nullptr) json->end_array().end_object();
   json->key("signs").begin_array();
+  cursor->index = 0;
+  cursor->stage = Stage::kAlerts;
 }
 
 void StatsJson::write_alert(uint32_t index, JsonText* json) const noexcept {

@@ -3,8 +3,8 @@
 //
 // Sets of the runtime appear under their names; sets of services under "services" and the service's
 // name. A set with an instance appears under its name and the instance; a service's sets without
-// one share the service's object. The appliance, the findings of its pool's audit, and
-// its alerts come first. The text is made in parts, so it takes only the memory of one part, and
+// one share the service's object. The appliance, the findings of its pool's audit, the record of its
+// crash, and its alerts come first. The text is made in parts, so it takes only the memory of one part, and
 // some for the order of the sets. Threads: any, each object one at a time. Nothing is allocated.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_snapshot.h"
 #include "apps/counters/counters_view.h"
+#include "apps/counters/crash_snapshot.h"
 #include "apps/counters/json_text.h"
 #include "pinned_pool/audit.h"
 #include "pinned_pool/owner_name.h"
@@ -34,7 +35,9 @@ AuditReport audit_of(const CountersView& counters, bool is_running) noexcept;
 class StatsJson {
  public:
   struct Options {
-    bool is_running = true;     // as "running"
+    bool is_running = true;  // as "running"
+    // As "crash", if there was one. Ownership: it outlives the text.
+    const SeenCrash* crash = nullptr;
     bool is_described = false;  // each counter with its kind, unit and help
     JsonLayout layout = JsonLayout::kOneLine;
   };
@@ -60,6 +63,7 @@ class StatsJson {
  private:
   enum class Stage : uint8_t {
     kHead,
+    kCrash,
     kAlerts,
     kOrder,
     kNextSet,
@@ -74,13 +78,14 @@ class StatsJson {
     uint32_t order_at = 0;     // entries of order_ already written
     uint64_t look_count = 0;
     uint32_t set = 0;
-    uint32_t index = 0;  // of the alert, the label, or the counter
+    uint32_t index = 0;  // of the line of the crash, the alert, the label, or the counter
     uint32_t value = 0;  // index of a value of a counter of unknown kind
     bool is_in_set = false;
   };
 
   void step(Cursor* cursor, JsonText* json) const noexcept;
   void write_head(JsonText* json) const noexcept;
+  void write_crash(Cursor* cursor, JsonText* json) const noexcept;
   void write_alert(uint32_t index, JsonText* json) const noexcept;
   void find_order(Cursor* cursor) const noexcept;
   void next_set(Cursor* cursor, JsonText* json) const noexcept;

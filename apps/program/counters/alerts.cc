@@ -20,6 +20,33 @@ std::string text_of(void (*write)(const CountersView&, uint32_t, TextWriter*),
   return {text, writer.bytes()};
 }
 
+// An appliance that runs no more.
+Finding finding_of_end(const std::string& title, const CountersReader& reader) {
+  const auto crash = reader.crash();
+  if (!crash) {
+    return {title, Verdict::kWarning,
+            "it has ended without the record of a crash: it was killed, or memory ran out (dmesg)",
+            "start it again; `bedplate stats` shows its last counters"};
+  }
+  return {title, Verdict::kWarning, "it has crashed, at " + crash->time() + ": " + crash->summary(),
+          "start it again; `bedplate stats` shows the calls and its last counters"};
+}
+
+// The crash that ended an earlier run.
+void add_earlier_crash(const std::string& directory, const std::string& name,
+                       std::vector<Finding>* findings) {
+  const std::string path = crashed_path(directory, name);
+  auto reader = CountersReader::open_file(path);
+  if (!reader.ok()) return;  // a foreign file
+  const auto crash = reader.value().crash();
+  if (!crash) return;
+  findings->push_back({"appliance " + name, Verdict::kWarning,
+                       "an earlier run has crashed, at " + crash->time() + ": " + crash->summary(),
+                       "`bedplate stats --from " + path +
+                           "` shows the calls and the last counters; "
+                           "remove the file once the cause is known"});
+}
+
 }  // namespace
 
 std::vector<SeenAlert> alerts_of(const CountersSnapshot& counters) {
@@ -60,8 +87,7 @@ std::vector<Finding> appliance_findings(const std::string& directory) {
       continue;
     }
     if (!reader.value().is_running()) {
-      findings.push_back({title, Verdict::kWarning, "it has crashed: its log says how",
-                          "start it again; `bedplate stats` shows its last counters"});
+      findings.push_back(finding_of_end(title, reader.value()));
       continue;
     }
     auto snapshot = reader.value().snapshot();
@@ -78,6 +104,9 @@ std::vector<Finding> appliance_findings(const std::string& directory) {
       findings.push_back({title, Verdict::kWarning, alert.text(), "`bedplate top` shows it live"});
     }
   }
+  auto crashed = list_crashed(directory);
+  if (!crashed.ok()) return findings;  // it was removed meanwhile
+  for (const std::string& name : crashed.value()) add_earlier_crash(directory, name, &findings);
   return findings;
 }
 

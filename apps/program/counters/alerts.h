@@ -27,8 +27,9 @@ std::vector<SeenAlert> alerts_of(const CountersSnapshot& counters);
 JsonValue alerts_json(const CountersSnapshot& counters);
 
 // Findings about each running appliance of the directory: a warning for each of its alerts, or a
-// good finding. A warning also tells of an appliance that has crashed or cannot be read, and of a
-// directory that cannot be read. If the directory does not exist, there are no findings.
+// good finding. Warnings also tell of an appliance that has crashed or was killed, of the crash of
+// an earlier run (NAME.crash), of an appliance that cannot be read, and of a directory that cannot
+// be read. If the directory does not exist, there are no findings.
 std::vector<Finding> appliance_findings(const std::string& directory);
 
 }  // namespace bedplate

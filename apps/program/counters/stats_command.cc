@@ -1,5 +1,6 @@
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,11 @@
 
 namespace bedplate {
 namespace {
+
+void print_crash(const SeenCrash& crash) {
+  std::printf("crash at %s\n", crash.time().c_str());
+  for (const std::string& line : crash.lines) std::printf("  %s\n", line.c_str());
+}
 
 void print_stats(const CountersView& counters, const AuditReport& audit,
                  const StatsJson::Options& options) {
@@ -39,9 +45,11 @@ int stats_command(const Arguments& arguments) {
   const CountersView counters = snapshot.value().view();
   const AuditReport audit = audit_of(counters, reader.is_running());
   const std::string& name = reader.appliance();
+  const std::optional<SeenCrash> crash = reader.crash();
   if (arguments.has("--json")) {
     print_stats(counters, audit,
                 {.is_running = reader.is_running(),
+                 .crash = crash ? &*crash : nullptr,
                  .is_described = arguments.has("--describe"),
                  .layout = JsonLayout::kLines});
     return kExitGood;
@@ -49,6 +57,7 @@ int stats_command(const Arguments& arguments) {
   std::printf("%s: pid %d, %s\n  %-26s %s\n", name.c_str(), reader.pid(),
               reader.is_running() ? "running" : "NOT running: its last counters", "audit",
               audit.text);
+  if (crash) print_crash(*crash);
   print_sets(sets);
   return kExitGood;
 }

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
@@ -14,6 +15,8 @@
 
 #include "apps/counters/counters_file.h"
 #include "apps/counters/counters_reader.h"
+#include "platform/crash_record.h"
+#include "platform/units.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -62,6 +65,16 @@ inline uint64_t hits_of(const CountersReader& reader) {
   return *snapshot_of(reader).sets()[0].read("hits");
 }
 
+// Records a crash in a file, as the handler of crashes does.
+inline void record_crash(CountersHeader& header, std::string_view text,
+                         uint64_t crashed_ns = 1'767'225'600 * kNsPerSecond) {
+  auto* begin = reinterpret_cast<std::byte*>(&header);
+  auto* record = reinterpret_cast<CrashRecord*>(begin + header.crash.offset);
+  text.copy(record->text, sizeof record->text);
+  record->text_bytes.store(text.size());
+  record->crashed_ns.store(crashed_ns);
+}
+
 // Locks the whole file `path` by fcntl and by flock, as any process can that may read it.
 inline Fd lock_to_read(const std::string& path) {
   Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -86,6 +99,7 @@ struct CountersFileFixture : Utest {
   void teardown() override { LONGS_EQUAL(0, rmdir(root)); }
 
   std::string path(const std::string& name) { return directory + "/" + name + ".stats"; }
+  std::string crashed(const std::string& name) { return directory + "/" + name + ".crash"; }
   static bool exists(const std::string& which) { return access(which.c_str(), F_OK) == 0; }
 
   // Leaves a file as a crashed appliance does: nobody holds its lock. `spoil` changes the file
@@ -108,6 +122,7 @@ struct CountersFileFixture : Utest {
   }
   void remove_all(const std::string& name) {
     unlink(path(name).c_str());
+    unlink(crashed(name).c_str());
     rmdir(directory.c_str());
   }
 

@@ -17,6 +17,7 @@
 #include "platform/log.h"
 #include "tests/apps/counters/counters_file_fixture.h"
 #include "tests/support/death_test.h"
+#include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -246,4 +247,75 @@ TEST(CountersFile, TheNextOneBeginsAnewWhereACrashedOneStopped) {
     CHECK(opened.value().is_running());
   }
   CHECK(!exists(directory));
+}
+
+namespace {
+
+std::string summary_of(const std::string& path) {
+  auto opened = CountersReader::open_file(path);
+  CHECK(opened.ok());
+  const auto crash = opened.value().crash();
+  return crash ? crash->summary() : "none";
+}
+
+}  // namespace
+
+TEST(CountersFile, TheNextOneKeepsTheFileOfACrash) {
+  for (const char* text : {"the first\n", "the second\n"}) {
+    leave_behind("demo", [&](CountersHeader& header) { record_crash(header, text); });
+    Running file(directory, "demo");
+    file.publish();
+    STRCMP_EQUAL("none", summary_of(path("demo")).c_str());
+    STRCMP_EQUAL(text, (summary_of(crashed("demo")) + "\n").c_str());
+    Result<CountersReader> opened = CountersReader::open_file(crashed("demo"));
+    CHECK(!opened.value().is_running());
+    CHECK_EQUAL(77, hits_of(opened.value()));
+  }
+  // One that was killed does not replace it, nor does a clean stop remove it.
+  leave_behind("demo");
+  { Running file(directory, "demo"); }
+  STRCMP_EQUAL("the second", summary_of(crashed("demo")).c_str());
+  auto names = list_crashed(directory);
+  CHECK(names.ok());
+  LONGS_EQUAL(1, names.value().size());
+  STRCMP_EQUAL("demo", names.value()[0].c_str());
+  remove_all("demo");
+}
+
+TEST(CountersFile, ARecordThatCannotBeKeptKeepsNobodyFromStarting) {
+  leave_behind("demo", [](CountersHeader& header) { record_crash(header, "text\n"); });
+  mkdir(crashed("demo").c_str(), 0755);
+  test::StderrCapture capture;
+  { Running file(directory, "demo"); }
+  const std::string said = capture.finish();
+  STRCMP_CONTAINS("keeping the record of a crash as ", said.c_str());
+  STRCMP_CONTAINS("remove what is there", said.c_str());
+  rmdir(crashed("demo").c_str());
+  rmdir(directory.c_str());
+}
+
+BP_PROBE(CountersFileThatNeedsTheSpaceOfACrash) {
+  if (geteuid() != 0) test::probe_skipped("a file system of its own takes root");
+  if (unshare(CLONE_NEWNS) != 0 ||
+      mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    test::probe_skipped("this process may not mount anything");
+  }
+  BP_PROBE_CHECK(mount("none", "/tmp", "tmpfs", 0, "size=256k") == 0);
+  const std::vector<CounterSet> sets = {
+      {"cache", "gets", "", 128 * 1024, described_counters<HitCounters>()}};
+  NameLock lock;
+  BP_PROBE_CHECK(lock.take("/tmp/run", "demo").ok());
+  {
+    const Fd old(open("/tmp/run/demo.crash", O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+    BP_PROBE_CHECK(posix_fallocate(old.number(), 0, 200 * 1024) == 0);
+  }
+  BP_PROBE_CHECK(check_counters_file(lock, sets).ok());
+  BP_PROBE_CHECK(access("/tmp/run/demo.crash", F_OK) == 0);
+  CountersFile file;
+  BP_PROBE_CHECK(file.create(lock, sets).ok());
+  BP_PROBE_CHECK(access("/tmp/run/demo.crash", F_OK) != 0);
+}
+
+TEST(CountersFile, TheSpaceOfARecordIsTakenIfItIsNeeded) {
+  BP_CHECK_PROBE(CountersFileThatNeedsTheSpaceOfACrash);
 }

@@ -103,6 +103,22 @@ TEST(StatsJson, DescribedItHasTheColumnOfWhatIsSeenAtAGlance) {
   STRCMP_CONTAINS("\"help\":\"A level.\"}", text.c_str());
 }
 
+TEST(StatsJson, ACrashIsWrittenWithItsLines) {
+  test::Running running(directory, "a", {kAll[0]});
+  SeenCrash crash;
+  crash.crashed_ns = 5;
+  const auto text = [&] { return all(running.file.view(), {.crash = &crash}); };
+  STRCMP_CONTAINS("\"audit\":\"!\",\"crash\":{\"realtime_ns\":5,\"lines\":[]},\"signs\":[],",
+                  text().c_str());
+  crash.lines = {"signal 6", "  called \"x\""};
+  STRCMP_CONTAINS("\"crash\":{\"realtime_ns\":5,\"lines\":[\"signal 6\","
+                  "\"  called \\\"x\\\"\"]},\"signs\":[],",
+                  text().c_str());
+  crash.lines.assign(40, std::string(1024, 'x'));  // more than one part
+  const std::string whole = all(running.file.view(), {.crash = &crash}, size_t{1} << 20);
+  STRCMP_EQUAL(whole.c_str(), text().c_str());
+}
+
 // Everything is written in parts, even a long list of values of an unknown kind.
 TEST(StatsJson, PiecesAreTheWhole) {
   std::vector<CounterSet> sets;
