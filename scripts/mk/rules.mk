@@ -31,7 +31,7 @@ LINK_DPDK := $(DPDK_LINK) $(DPDK_LIBRARY)
 LINK_TLS := $(TLS_LINK) $(TLS_LIBRARY)
 PROGRAM := $(BUILD)/bedplate
 TESTS := $(BUILD)/bedplate-tests
-PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/journal $(BUILD)/heap-owners
+PEERS := $(BUILD)/c-peer $(BUILD)/cpp-peer $(BUILD)/crasher $(BUILD)/journal $(BUILD)/heap-owners
 TRAFFIC := $(BUILD)/verbs-traffic
 PLACES := $(BUILD)/places
 PORT_ECHO := $(BUILD)/port-echo
@@ -187,6 +187,7 @@ $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer_c.o
 $(BUILD)/cpp-peer: $(BUILD)/tests/system/cpp_peer.o
+$(BUILD)/crasher: $(BUILD)/tests/system/crasher.o
 $(BUILD)/heap-owners: $(BUILD)/tests/system/heap_owners.o
 $(BUILD)/journal: $(BUILD)/tests/system/journal_c.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
