@@ -20,7 +20,7 @@ namespace {
 
 // A line of a foreign file may have any length.
 constexpr size_t kLineBytesMax = 1024;
-// Where the header of a build with crash records ends at the earliest.
+// The length of the shortest header that has crash records.
 constexpr size_t kHeaderBytesMin = offsetof(CountersHeader, crash) + sizeof(CounterRecords);
 
 // Returns where the record lies; 0: nowhere in the file.

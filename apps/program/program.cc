@@ -132,7 +132,8 @@ constexpr Command kCommands[] = {
      "Lists page sizes, limits, cores and kernel features that Bedplate uses: each is good, or a\n"
      "warning (something is lost), or a fault (nothing starts), with its cure. With --for, also\n"
      "lists what `check` finds missing, and the cores of the shards. A fault exits 1.\n"
-     "For each appliance that runs here, lists what needs a look, as `top` does.\n"
+     "For each appliance that runs here, lists what needs a look, as `top` does; for each that\n"
+     "has crashed, the reason and the time.\n"
      "--fix reserves hugepages (with --for), and sets the governor, sleep states and other things\n"
      "until the next boot. After asking, it makes what it can permanent in\n"
      "/etc/sysctl.d/90-bedplate.conf; it prints the line for GRUB. Then it checks the machine\n"
@@ -141,7 +142,7 @@ constexpr Command kCommands[] = {
     {"stats", "[NAME]", 0, 1, kStatsOptions, "print the counters of a running appliance",
      "Reads the counters file NAME.stats (without NAME, the only one there) and audits the maps\n"
      "of the running process. Costs the appliance nothing. The file describes itself: it may be\n"
-     "of another program, or of another build.\n",
+     "of another program, or of another build. After a crash, prints the record of it, too.\n",
      &stats_command},
     {"top", "[NAME]", 0, 1, kTopOptions, "show what appliances are doing",
      "Reads the counters file NAME.stats (without NAME, all that are there) repeatedly, until the\n"
