@@ -15,8 +15,8 @@ namespace bedplate {
 // sorts the program's table of frames on the heap.
 void log_call_stack(unsigned skipped) noexcept;
 
-// For a signal handler with SA_SIGINFO, which got `context`: calls `see` with the same lines for the
-// calls that the signal interrupted. Text: terminated, without a newline.
+// For a signal handler (with SA_SIGINFO) that got `context`: calls `see` with such a line for each
+// call that the signal interrupted. The line is terminated, without a newline.
 void for_each_interrupted_call(const ucontext_t& context, void (*see)(const char* line)) noexcept;
 
 // A program that calls these functions where it may not allocate, as in a signal handler, calls

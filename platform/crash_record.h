@@ -1,14 +1,15 @@
 // The record of a crash: the reason, the thread, the place, the build, and the calls.
 //
 //     bedplate: till.cc:55: assertion failed: change >= 0; this is a defect in the program...
-//     bedplate: error: crash: signal 6 (ABRT) in thread main, shard main, service till, build afb3...
+//     bedplate: error: crash: signal 6 (ABRT) in thread main, shard main, service till, build a3...
 //     bedplate: error:   called from /usr/bin/bedplate 0x56054f
 //
 // The log gets these lines, and so does memory that the program lends: other processes can read it
-// after the crash. The handler of crashes (crash_handler.h) calls record_cause() and record_calls().
+// after the crash. record_cause() and record_calls() are steps of the handler of crashes
+// (crash_handler.h).
 //
-// Threads: one thread records; the others prepare, before it can crash. Nothing is allocated, and no
-// lock is taken, except by record_calls(): the loader's, and the unwinder's.
+// Threads: the crashed one records; the main thread calls the other functions before. Nothing is
+// allocated, and no lock is taken, except by record_calls(): the loader's, and the unwinder's.
 #pragma once
 
 #include <atomic>

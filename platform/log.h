@@ -35,8 +35,8 @@ void log_error(const Error& error) noexcept;
 // (vsnprintf of numbers and texts is safe there).
 void write_last_line(const char* line, size_t line_bytes) noexcept;
 
-// The first line that write_last_line() got in this process, without its newline, 512 bytes at most;
-// empty: none. For the record of a crash: fit for signal handlers.
+// The first line that write_last_line() got in this process, without its newline; empty: none. A
+// line of more than 512 bytes is truncated. For the record of a crash: fit for signal handlers.
 std::string_view last_words() noexcept;
 
 // The number of lines that this process has dropped so far.

@@ -53,8 +53,9 @@ class CountersFile {
   ~CountersFile();
 
   // Creates the file, with all its blocks. Renames a crashed appliance's file that has a record,
-  // and replaces any other. The file describes `sets` and `traces`. Errors: the directory cannot be written, or its file system is full.
-  // Requires: `lock` is taken, and stays taken as long as this object lives.
+  // and replaces any other. The file describes `sets` and `traces`. Errors: the directory cannot be
+  // written, or its file system is full. Requires: `lock` is taken, and stays taken as long as this
+  // object lives.
   Result<void> create(const NameLock& lock, std::span<const CounterSet> sets = {},
                       const TraceShape& traces = {});
   // Marks the counters as complete: readers accept the file from now on.

@@ -3,9 +3,10 @@
 //
 // Sets of the runtime appear under their names; sets of services under "services" and the service's
 // name. A set with an instance appears under its name and the instance; a service's sets without
-// one share the service's object. The appliance, the findings of its pool's audit, the record of its
-// crash, and its alerts come first. The text is made in parts, so it takes only the memory of one part, and
-// some for the order of the sets. Threads: any, each object one at a time. Nothing is allocated.
+// one share the service's object. The appliance, the findings of its pool's audit, the record of
+// its crash and its alerts come first. The text is made in parts, so it takes only the memory of
+// one part, and some for the order of the sets. Threads: any, each object one at a time. Nothing is
+// allocated.
 #pragma once
 
 #include <cstddef>
