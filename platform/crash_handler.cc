@@ -12,6 +12,7 @@
 
 #include "platform/assert.h"
 #include "platform/file.h"
+#include "platform/forbidden_calls.h"
 #include "platform/text_words.h"
 
 namespace bedplate {
@@ -19,7 +20,6 @@ namespace {
 
 constexpr int kCrashSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGTRAP};
 constexpr time_t kStepSecondsMax = 2;
-constexpr const char* kDefect = "this is a defect, or a filter refuses system calls";
 
 // The handling in one process. A forked child that catches crashes begins anew.
 struct Handling {
@@ -101,13 +101,12 @@ void on_crash(int number, siginfo_t* info, void* context) {
   end_by_signal(handling.crash);
 }
 
-Result<void> give_signal_stack() noexcept {
+// If a filter refuses the call, only a stack overflow has no handler.
+void give_signal_stack() noexcept {
   stack_t there = {};
   const stack_t ours = {first_signal_stack, 0, sizeof first_signal_stack};
   const bool is_known = sigaltstack(nullptr, &there) == 0;
-  if (is_known && (there.ss_flags & SS_DISABLE) == 0) return {};
-  if (is_known && sigaltstack(&ours, nullptr) == 0) return {};
-  return error_from_errno("setting the stack of signal handlers").set_cure("%s", kDefect);
+  if (is_known && (there.ss_flags & SS_DISABLE) != 0) sigaltstack(&ours, nullptr);
 }
 
 Result<void> catch_signal(int number) noexcept {
@@ -122,7 +121,8 @@ Result<void> catch_signal(int number) noexcept {
     is_set = sigaction(number, &action, nullptr) == 0;
   }
   if (is_set) return {};
-  return error_from_errno("catching signal %d", number).set_cure("%s", kDefect);
+  Error error = error_from_errno("catching signal %d", number);
+  return set_cure_of_forbidden(&error, "rt_sigaction");
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ Result<void> catch_crashes(std::span<const CrashStep> steps) noexcept {
   }
   handling.steps = steps;
   prepare_crash_record();
-  BP_TRY(give_signal_stack());
+  give_signal_stack();
   handling.process.store(getpid(), std::memory_order_relaxed);
   for (const int number : kCrashSignals) BP_TRY(catch_signal(number));
   return {};

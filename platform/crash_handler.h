@@ -31,7 +31,7 @@ struct CrashStep {
 // handled, too; StackedThread does the same for its threads. A later call replaces the steps, and
 // so does a call in a forked child, which handles its own crashes from then on.
 // Ownership: `steps` stay to the end of the process. Threads: the main thread, before others start.
-// Errors (kSystem): the kernel refuses the handler or its stack.
+// Errors (kSystem): a filter of system calls refuses the handlers.
 Result<void> catch_crashes(std::span<const CrashStep> steps) noexcept;
 
 // A step: stops all other threads for good, so that none works on broken state. Each enters the
