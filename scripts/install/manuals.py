@@ -42,6 +42,8 @@ def program_page(program, version):
         page += f".SH {command.upper()}\n{block(usage.removeprefix('usage: '))}.PP\n{block(rest)}"
     page += (".SH FILES\n.TP\n.I /run/bedplate/NAME.stats\nThe counters of the running appliance "
              "NAME, as \\fBbedplate stats\\fR prints them.\n"
+             ".TP\n.I /run/bedplate/NAME.crash\nThe same of its latest crash, with the record of "
+             "it, for \\fBbedplate stats \\-\\-from\\fR.\n"
              ".TP\n.I /etc/bedplate/NAME.toml\n"
              "The configuration that the unit \\fBbedplate@NAME.service\\fR runs.\n")
     return page + ".SH SEE ALSO\n.BR bedplate\\-image (1),\n.BR bedplate.toml (5)\n"
