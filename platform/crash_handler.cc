@@ -69,7 +69,7 @@ bool is_fault(const Crash& crash) noexcept {
   }
 }
 
-// Makes the signal come again as soon as the handlers have returned.
+// Makes the signal come again, without a handler, as soon as the handlers have returned.
 void end_by_signal(const Crash& crash) noexcept {
   release_caught();
   if (getpid() == 1 && !is_fault(crash)) end_by_fault(crash);
@@ -78,7 +78,8 @@ void end_by_signal(const Crash& crash) noexcept {
   sigaddset(&one, crash.number);
   pthread_sigmask(SIG_BLOCK, &one, nullptr);  // until the return restores the thread's mask
   siginfo_t info = crash.info;
-  syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), crash.number, &info);
+  if (syscall(SYS_rt_tgsigqueueinfo, getpid(), gettid(), crash.number, &info) == 0) return;
+  if (tgkill(getpid(), gettid(), crash.number) != 0) end_by_fault(crash);  // a filter refuses both
 }
 
 void on_crash(int number, siginfo_t* info, void* context) {
