@@ -19,6 +19,7 @@
 #include "platform/assert.h"
 #include "platform/result.h"
 #include "platform/units.h"
+#include "transport/tls/tls_files.h"
 
 // OpenSSL's types; its headers stay out of ours.
 struct bio_method_st;
@@ -26,21 +27,6 @@ struct ssl_ctx_st;
 struct ssl_st;
 
 namespace bedplate {
-
-// Paths; empty: none. A certificate and its key come together, both in PEM. The file of shared keys
-// has lines NAME:KEY, KEY in hexadecimal, as GnuTLS's psktool writes it.
-struct TlsFiles {
-  std::string certificate = {};  // the chain of its signers may follow
-  std::string key = {};
-  // Clients must show a certificate signed by one of these, unless they use a shared key.
-  std::string client_authorities = {};
-  std::string shared_keys = {};
-  std::string user = {};  // may own the files, beside root and the user of this process
-  // Takes clients that show no certificate; one that is shown must still be valid.
-  bool takes_clients_without = false;
-
-  bool is_empty() const noexcept { return certificate.empty() && shared_keys.empty(); }
-};
 
 // Threads: load() on one, before the others; then any, each with sessions of its own.
 class TlsCredentials {
