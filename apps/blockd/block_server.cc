@@ -33,20 +33,16 @@ OwnerName queue_owner(const BlockServerOptions& options, size_t index) {
   return {"requests", short_volume_name(options, index)};
 }
 
-constexpr uint64_t kTlsStrideBytes = align_up(sizeof(TlsStream), kCacheLineBytes);
-
 constexpr const char* kSegmentOwner = "blockd";
 
 struct ServerCarves {
   CarvePlan connections;
   CarvePlan discard;
-  CarvePlan tls;  // if the options have TLS
 };
 
 ServerCarves carves_of(const BlockServerOptions& options) {
   return {{"connections:blockd", options.max_connections * connection_stride(options)},
-          {"buffers:blockd.discard", kDiscardBytes},
-          {"tls:blockd", options.max_connections * kTlsStrideBytes}};
+          {"buffers:blockd.discard", kDiscardBytes}};
 }
 
 // The two lanes of a shard that has volumes.
@@ -89,7 +85,6 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
     requests.back().carves.push_back(lanes.requests);
     requests.back().carves.push_back(lanes.replies);
   }
-  if (options.has_tls) requests.back().carves.push_back(carves.tls);
   for (size_t i = 0; i < options.volumes.size(); ++i) {
     const OwnerName owner = volume_owner(options, i);
     const VolumePlan& volume = options.volumes[i];
@@ -111,9 +106,6 @@ Result<void> BlockServer::take_memory(const Carve& carve) {
   BP_TRY_ASSIGN(const auto discard, carve(carves.discard.owner));
   connection_memory_ = connections;
   environment_.discard_memory = discard;
-  if (options_.has_tls) {
-    BP_TRY_ASSIGN(tls_memory_, carve(carves.tls.owner));
-  }
   return {};
 }
 
@@ -167,10 +159,7 @@ void BlockServer::make_connections() noexcept {
     auto* slots = reinterpret_cast<BlockRequest*>(
         memory + align_up(sizeof(nbd::Connection), kCacheLineBytes));
     for (uint32_t k = 0; k < options_.requests_per_connection; ++k) new (&slots[k]) BlockRequest;
-    TlsStream* tls = nullptr;
-    if (options_.has_tls) {
-      tls = new (tls_memory_.data() + i * kTlsStrideBytes) TlsStream(*wiring_.tls);
-    }
+    StreamLayer* const tls = wiring_.tls == nullptr ? nullptr : &wiring_.tls->make();
     auto* connection =
         new (memory) nbd::Connection(environment_, {slots, options_.requests_per_connection}, tls);
     connection->handshake_timer = {&BlockServer::handshake_expired, connection};
@@ -215,7 +204,7 @@ bool BlockServer::is_valid() const noexcept {
 
 void BlockServer::add_listener(int fd, nbd::Tls tls) noexcept {
   BP_ASSERT(listener_count_ < kListenerCountMax);
-  BP_ASSERT(tls == nbd::Tls::kNone || options_.has_tls);
+  BP_ASSERT(tls == nbd::Tls::kNone || wiring_.tls != nullptr);
   Listener& listener = listeners_[listener_count_++];
   listener.socket.fd = fd;
   listener.socket.silence_ns_max = options_.client_timeout_ns;

@@ -25,8 +25,8 @@
 #include "pinned_pool/plan.h"
 #include "platform/free_list.h"
 #include "transport/loop/event_loop.h"
+#include "transport/sockets/stream_layer.h"
 #include "transport/sockets/stream_sockets.h"
-#include "transport/tls/tls_stream.h"
 
 namespace bedplate {
 
@@ -37,7 +37,6 @@ struct BlockServerOptions {
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
   uint64_t client_timeout_ns = 60 * kNsPerSecond;  // for clients over TCP; 0: no timeout
   Placement placement = {};                        // of all memory but the volumes
-  bool has_tls = false;
 };
 
 // The segments that a server with these options needs: one for the server, one for each volume.
@@ -53,8 +52,8 @@ struct BlockServerWiring {
   StreamSockets* sockets = nullptr;           // the sockets of the connections' shard
   std::vector<EventLoop*> volume_loops = {};  // the loop of each shard that has volumes
   nbd::ConnectionCounters* connection_counters = nullptr;
-  TlsEnvironment* tls = nullptr;  // set if the options have TLS
-  TraceWriter trace = {};         // the writer of the connections' shard
+  StreamLayers* tls = nullptr;  // TLS for each connection; nullptr: none
+  TraceWriter trace = {};       // the writer of the connections' shard
 };
 
 class BlockServer final : public PollSource {
@@ -79,7 +78,7 @@ class BlockServer final : public PollSource {
   PollSource& source_of(uint32_t shard) noexcept { return shards_[shard].service; }
 
   // Accepts connections on `fd`, which stays the caller's. Called before start(). Requires: at most
-  // 8 listeners; `tls` is Tls::kNone if the options have no TLS.
+  // 8 listeners; `tls` is Tls::kNone if the wiring has no TLS.
   void add_listener(int fd, nbd::Tls tls = nbd::Tls::kNone) noexcept;
 
   // Begins to listen. Threads: the connections' shard.
@@ -198,7 +197,6 @@ class BlockServer final : public PollSource {
   std::vector<nbd::ExportInfo> exports_;  // one for each volume, contiguous for the handshake
   std::deque<VolumeShard> shards_;
   std::span<std::byte> connection_memory_;
-  std::span<std::byte> tls_memory_;
   uint64_t connection_stride_bytes_ = 0;
   uint32_t open_count_ = 0;
   FreeList<&nbd::Connection::next_free> free_;

@@ -19,6 +19,8 @@
 namespace bedplate {
 namespace {
 
+constexpr uint32_t kTlsBudget = 64;  // streams in one poll
+
 // The NUMA node from the volume's settings or of its drive; kAnyNode: unknown.
 int node_of(const VolumeSettings& volume) {
   if (volume.node.has_value()) return *volume.node;
@@ -92,7 +94,6 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
   options.requests_per_connection = settings_.requests_per_connection;
   options.handshake_timeout_ns = settings_.handshake_timeout_ms * kNsPerMs;
   options.client_timeout_ns = settings_.client_timeout_s * kNsPerSecond;
-  options.has_tls = !settings_.tls.is_empty();
   return options;
 }
 
@@ -137,20 +138,24 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   settings_.tls.user = plan.configuration().appliance.user;
   const std::vector<uint32_t> shards = volume_shards(plan);
   assign_shards(plan.configuration(), shards);
-  for (const SegmentRequest& request : plan_block_server(options_)) {
+  std::vector<SegmentRequest> segments = plan_block_server(options_);
+  if (has_tls()) {
+    segments[0].carves.push_back({"tls:blockd", TlsStreams::bytes_for(settings_.max_connections)});
+  }
+  for (const SegmentRequest& request : segments) {
     plan.segment(request.owner, request.carves, request.placement);
   }
   const uint32_t shard = settings_.connections_shard;
   plan.connections(shard, settings_.max_connections, "max_connections");
   plan.timers(shard, settings_.max_connections);
-  plan.sources(shard, 1);
+  plan.sources(shard, has_tls() ? 2 : 1);
   for (const uint32_t each : volume_shards_) plan.sources(each, 1);
   plan.listen("listen", settings_.listen, settings_.image_listen,
-              {.encryption = options_.has_tls ? Encryption::kOffered : Encryption::kNone,
+              {.encryption = has_tls() ? Encryption::kOffered : Encryption::kNone,
                .tls_cure = "set tls_certificate or tls_shared_keys in [blockd]"});
   plan.counters<nbd::ConnectionCounters>("connections");
   plan_trace(plan);
-  if (options_.has_tls) {
+  if (has_tls()) {
     plan.counters<TlsCounters>("tls");
     plan.kept_heap(TlsCredentials::kHeapOwner,
                    TlsCredentials::heap_bytes(settings_.max_connections),
@@ -263,22 +268,26 @@ Result<void> BlockService::prepare() {
 }
 
 nbd::Tls BlockService::tls_of(int listener) const {
-  if (!options_.has_tls) return nbd::Tls::kNone;
-  const bool is_plain_served =
-      settings_.plain_text == PlainText::kAllowed ||
-      (settings_.plain_text == PlainText::kLocal && is_local_socket(listener));
-  return is_plain_served ? nbd::Tls::kOffered : nbd::Tls::kRequired;
+  if (tls_ == nullptr) return nbd::Tls::kNone;
+  return tls_->use_on(listener) == LayerUse::kOffered ? nbd::Tls::kOffered : nbd::Tls::kRequired;
 }
 
 Result<void> BlockService::connect_tls(ServiceContext& context) {
   BP_TRY_ASSIGN(const auto counters, context.counters<TlsCounters>("tls"));
   // A [[limit]] of the configuration is set later and wins.
   limit_heap_owner(credentials_.owner(), TlsCredentials::heap_bytes(settings_.max_connections));
-  tls_ = {.sockets = &context.sockets(settings_.connections_shard),
-          .credentials = &credentials_,
-          .counters = counters,
-          .log_limit = &tls_log_limit_,
-          .where = "[blockd]"};
+  BP_TRY_ASSIGN(const auto memory, context.carve("tls:blockd"));
+  const auto use_if = [](bool is_plain_served) {
+    return is_plain_served ? LayerUse::kOffered : LayerUse::kRequired;
+  };
+  const TlsEnvironment environment = {.sockets = &context.sockets(settings_.connections_shard),
+                                      .credentials = &credentials_,
+                                      .counters = counters,
+                                      .log_limit = &tls_log_limit_,
+                                      .where = "[blockd]"};
+  tls_ = std::make_unique<TlsStreams>(environment, memory,
+                                      use_if(settings_.plain_text != PlainText::kRefused),
+                                      use_if(settings_.plain_text == PlainText::kAllowed));
   return {};
 }
 
@@ -302,10 +311,8 @@ Result<void> BlockService::create(ServiceContext& context) {
     wiring.volume_loops.push_back(&context.loop(shard));
     volume_sockets_[shard] = &context.sockets(shard);
   }
-  if (options_.has_tls) {
-    BP_TRY(connect_tls(context));
-    wiring.tls = &tls_;
-  }
+  if (has_tls()) BP_TRY(connect_tls(context));
+  wiring.tls = tls_.get();
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
   const auto open_one = [&](size_t index, Volume& volume) {
     return open_volume(context, index, volume);
@@ -317,6 +324,7 @@ Result<void> BlockService::create(ServiceContext& context) {
   // Polled after the volumes, so that the drives' commands leave in the same round.
   BP_TRY(drives_.add_sources(context));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
+  if (tls_ != nullptr) BP_TRY(context.add_source(connections, *tls_, kTlsBudget));
   BP_TRY_ASSIGN(const auto listeners, context.listeners("listen"));
   for (const Fd& socket : listeners) {
     server_.add_listener(socket.number(), tls_of(socket.number()));

@@ -16,7 +16,7 @@
 #include "apps/blockd/stores/rbd_images.h"
 #include "apps/blockd/volume.h"
 #include "apps/services/service.h"
-#include "transport/tls/tls_stream.h"
+#include "transport/tls/tls_streams.h"
 
 namespace bedplate {
 
@@ -49,6 +49,7 @@ class BlockService final : public Service {
   void plan_trace(ServicePlan& plan) const;
   void assign_shards(const Configuration& configuration, const std::vector<uint32_t>& shards);
   static void tell_silence(Volume& volume, const VolumeSettings& settings) noexcept;
+  bool has_tls() const noexcept { return !settings_.tls.is_empty(); }
   nbd::Tls tls_of(int listener) const;
   Result<void> connect_tls(ServiceContext& context);
   Result<FilePlan> file_plan(size_t volume_index);
@@ -71,7 +72,7 @@ class BlockService final : public Service {
   RbdBus rbd_bus_;
   RbdImages rbd_images_{rbd_bus_};  // of the last plan
   TlsCredentials credentials_;
-  TlsEnvironment tls_;
+  std::unique_ptr<TlsStreams> tls_;  // nullptr: no TLS
   LogLimit tls_log_limit_{10};
   BlockServer server_;
   std::map<uint32_t, StreamSockets*> volume_sockets_;  // by shard

@@ -24,12 +24,12 @@ void tell_trace(const ConnectionEnvironment& environment, const Volume& volume,
 }  // namespace
 
 Connection::Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests,
-                       TlsStream* tls) noexcept
+                       StreamLayer* tls) noexcept
     : environment_(environment),
       socket_(*environment.sockets, tls,
               {.received = &Connection::receive_completed,
                .sent = &Connection::send_completed,
-               .wake =
+               .said_end =
                    [](void* self) noexcept {
                      auto& connection = *static_cast<Connection*>(self);
                      connection.environment_.server->mark(connection);
@@ -64,7 +64,7 @@ bool Connection::is_valid() const noexcept {
 
 int Connection::open(int fd, Tls tls) noexcept {
   BP_ASSERT(is_closed() && is_own_thread());
-  BP_ASSERT(tls == Tls::kNone || socket_.has_tls());
+  BP_ASSERT(tls == Tls::kNone || socket_.has_layer());
   BP_DCHECK_SLOW(is_valid());
   if (const int outcome = socket_.open(fd); outcome != 0) return outcome;
   phase_ = Phase::kNegotiating;
@@ -172,7 +172,7 @@ void Connection::negotiate() noexcept {
 // injected them.
 void Connection::start_tls() noexcept {
   if (read_ahead_.bytes() > 0) return protocol_error();
-  socket_.start_tls();
+  socket_.start_layer();
   negotiation_.tls_started();
   receive_more();
 }
@@ -367,7 +367,6 @@ void Connection::end_request(BlockRequest& request) noexcept {
 void Connection::flush() noexcept {
   BP_DCHECK(is_own_thread());
   BP_KEEPS_VALID(*this);
-  if (socket_.run()) return environment_.server->mark(*this);
   if (is_broken_) {
     while (replies_.has_ready()) end_request(replies_.pop_ready());
   } else if (has_answers()) {

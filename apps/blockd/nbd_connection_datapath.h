@@ -29,7 +29,6 @@
 #include <sys/uio.h>
 
 #include "apps/blockd/block_request.h"
-#include "apps/blockd/nbd_client_socket_datapath.h"
 #include "apps/blockd/nbd_counters.h"
 #include "apps/blockd/nbd_export.h"
 #include "apps/blockd/nbd_negotiation.h"
@@ -40,8 +39,8 @@
 #include "platform/free_list.h"
 #include "platform/trace_ring.h"
 #include "transport/loop/event_loop.h"
+#include "transport/sockets/layered_socket_datapath.h"
 #include "transport/sockets/stream_sockets.h"
-#include "transport/tls/tls_stream.h"
 
 namespace bedplate {
 
@@ -65,15 +64,15 @@ struct ConnectionEnvironment {
 
 class Connection {
  public:
-  // `requests`: the slots of this connection's requests. `tls`: the stream of this connection
+  // `requests`: the slots of this connection's requests. `tls`: the layer of this connection
   // alone; nullptr: the server has no TLS. All arguments outlive the connection.
   Connection(const ConnectionEnvironment& environment, std::span<BlockRequest> requests,
-             TlsStream* tls = nullptr) noexcept;
+             StreamLayer* tls = nullptr) noexcept;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
   // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); `tls` is Tls::kNone
-  // if the connection has no TlsStream. Returns 0; or an errno: then `fd` is still the caller's.
+  // if the connection has no TLS. Returns 0; or an errno: then `fd` is still the caller's.
   int open(int fd, Tls tls) noexcept;
 
   // A request comes back from the volume's shard.
@@ -155,7 +154,7 @@ class Connection {
   bool is_own_thread() const noexcept { return environment_.loop->is_own_thread(); }
 
   const ConnectionEnvironment& environment_;
-  ClientSocket socket_;
+  LayeredSocket socket_;
   Phase phase_ = Phase::kClosed;
   Incoming incoming_ = Incoming::kHandshake;
   bool is_broken_ = false;

@@ -1,16 +1,18 @@
 #include "transport/tls/tls_stream.h"
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include <sys/socket.h>
 
 #include "platform/assert.h"
 #include "transport/tls/tls_failures.h"
+#include "transport/tls/tls_streams.h"
 
 namespace bedplate {
 
-TlsStream::TlsStream(TlsEnvironment& environment) noexcept : environment_(environment) {
+TlsStream::TlsStream(TlsStreams& all) noexcept : all_(all), environment_(all.environment()) {
   inner_.receive.completed = &TlsStream::received;
   inner_.receive.context = this;
   inner_.send.completed = &TlsStream::sent;
@@ -42,15 +44,16 @@ bool TlsStream::is_moving_valid() const noexcept {
          first + send_piece_.iov_len <= pending.data() + pending.size();
 }
 
-void TlsStream::open(StreamSocket& outer, void (*wake)(void* context) noexcept,
-                     void* context) noexcept {
-  BP_DCHECK(is_own_thread() && wake != nullptr);
+void TlsStream::open(StreamSocket& outer, std::span<const std::byte> early,
+                     void (*said_end)(void* context) noexcept, void* context) noexcept {
+  BP_DCHECK(is_own_thread() && said_end != nullptr);
   BP_DCHECK_SLOW(is_valid());
   BP_ASSERT(!is_open() && !outer.receive.is_in_flight && !outer.send.is_in_flight);
+  BP_ASSERT(early.size() <= kEarlyBytesMax);
   outer_ = &outer;
-  wake_ = wake;
-  wake_context_ = context;
-  is_asked_ = is_aborted_ = has_said_end_ = is_deaf_ = false;
+  said_end_ = said_end;
+  context_ = context;
+  is_asked_ = is_aborted_ = has_said_end_ = has_all_ = is_deaf_ = false;
   receive_end_ = send_end_ = 1;
   environment_.sockets->detach(outer);
   inner_.fd = outer.fd;
@@ -58,40 +61,56 @@ void TlsStream::open(StreamSocket& outer, void (*wake)(void* context) noexcept,
   is_attached_ = outcome == 0;
   if (!is_attached_) receive_end_ = send_end_ = -outcome;
   session_.begin(*environment_.credentials, input_, output_);
+  if (!early.empty()) {
+    std::memcpy(input_, early.data(), early.size());
+    session_.arrived(early.size());
+  }
   BP_DCHECK_SLOW(is_valid());
+}
+
+void TlsStream::wake() noexcept {
+  is_asked_ = true;
+  if (!std::exchange(is_woken_, true)) all_.wake(*this);
 }
 
 void TlsStream::receive() noexcept {
   BP_DCHECK(is_own_thread() && is_open() && !has_said_end_);
   begin_operation(outer_->receive, *outer_, false);
-  is_asked_ = true;
-  wake_(wake_context_);
+  has_all_ = false;
+  wake();
 }
 
 void TlsStream::send() noexcept {
   BP_DCHECK(is_own_thread() && is_open() && !has_said_end_);
   begin_operation(outer_->send, *outer_, true);
-  is_asked_ = true;
-  wake_(wake_context_);
+  wake();
+}
+
+void TlsStream::end_receive() noexcept {
+  BP_DCHECK(is_own_thread());
+  BP_ASSERT(is_open() && outer_->receive.is_in_flight);
+  outer_->receive.is_ending = true;
+  if (inner_.receive.is_in_flight) return environment_.sockets->end_receive(inner_);
+  wake();
 }
 
 void TlsStream::abort() noexcept {
   BP_DCHECK(is_own_thread());
   BP_KEEPS_VALID(*this);
   BP_ASSERT(is_open());
-  is_aborted_ = is_asked_ = true;
+  is_aborted_ = true;
   if (receive_end_ > 0) receive_end_ = -ECONNABORTED;
   if (send_end_ > 0) send_end_ = -ECONNABORTED;
   environment_.sockets->abort(inner_);
-  wake_(wake_context_);
+  wake();
 }
 
-bool TlsStream::run() noexcept {
-  BP_DCHECK(is_own_thread());
-  if (!std::exchange(is_asked_, false)) return false;
-  BP_DCHECK(is_open());
-  advance_all();
-  return true;
+// A callback may close the stream, also while it is in the list.
+void TlsStream::run() noexcept {
+  BP_DCHECK(is_own_thread() && is_woken_);
+  is_woken_ = false;
+  if (is_open() && std::exchange(is_asked_, false)) advance_all();
+  if (is_open() && has_said_end_ && !is_in_flight()) said_end_(context_);
 }
 
 void TlsStream::received(void* context, int64_t result) noexcept {
@@ -99,6 +118,8 @@ void TlsStream::received(void* context, int64_t result) noexcept {
   BP_DCHECK(self.is_own_thread() && self.is_open());
   if (result >= 0) {
     self.session_.arrived(static_cast<size_t>(result));
+  } else if (result == -ECANCELED) {
+    self.has_all_ = true;
   } else if (self.receive_end_ > 0) {
     self.receive_end_ = result;
   }
@@ -121,17 +142,19 @@ void TlsStream::sent(void* context, int64_t result) noexcept {
 
 // say_end() has returned false, and its caller asks again after a wake.
 void TlsStream::wake_if_it_ends() noexcept {
-  if (is_open() && has_said_end_) wake_(wake_context_);
+  if (is_open() && has_said_end_) wake();
 }
 
-// Does everything that is possible now. Callbacks that run here request another run by wake() only.
+// Does everything that is possible now. Callbacks that run here request another run by wake() only;
+// each may close the stream.
 void TlsStream::advance_all() noexcept {
   BP_KEEPS_VALID(*this);
   if (!session_.is_established() && receive_end_ > 0) shake_hands();
   if (session_.is_established()) {
     read_some();
-    write_some();
+    if (is_open()) write_some();
   }
+  if (!is_open()) return;
   move_bytes();
   end_operations();
 }
@@ -195,8 +218,8 @@ void TlsStream::move_bytes() noexcept {
   }
   // If run() is due, the session may already hold the wanted bytes.
   const std::span<std::byte> room = session_.input_room();
-  const bool is_wanted =
-      outer_->receive.is_in_flight || (outer_->send.is_in_flight && session_.waits_for_input());
+  const bool is_wanted = (outer_->receive.is_in_flight && !(is_receive_ending() && has_all_)) ||
+                         (outer_->send.is_in_flight && session_.waits_for_input());
   if (is_wanted && receive_end_ > 0 && !inner_.receive.is_in_flight && !room.empty() &&
       !is_asked_) {
     receive_piece_ = {room.data(), room.size()};
@@ -204,6 +227,7 @@ void TlsStream::move_bytes() noexcept {
     inner_.receive.piece_count = 1;
     inner_.receive.min_bytes = 1;
     environment_.sockets->receive(inner_);
+    if (is_receive_ending()) environment_.sockets->end_receive(inner_);
   }
 }
 
@@ -216,7 +240,11 @@ void TlsStream::end_operations() noexcept {
       finish(sending, static_cast<int64_t>(sending.moved_bytes));
     }
   }
-  if (!outer_->receive.is_in_flight || receive_end_ > 0 || inner_.receive.is_in_flight) return;
+  if (!is_open() || !outer_->receive.is_in_flight || inner_.receive.is_in_flight) return;
+  if (receive_end_ > 0) {
+    if (is_receive_ending() && !is_asked_) finish(outer_->receive, -ECANCELED);
+    return;
+  }
   // A failure makes the user close the connection, so the peer must get the reason first.
   if (session_.failure() != TlsFailure::kNone && inner_.send.is_in_flight) return;
   finish(outer_->receive, receive_end_);
@@ -243,7 +271,10 @@ bool TlsStream::say_end() noexcept {
     session_.close_notify();
     move_bytes();
   }
-  if (inner_.receive.is_in_flight) ::shutdown(inner_.fd, SHUT_RD);  // nobody waits for more
+  // Nobody waits for more.
+  if (inner_.receive.is_in_flight && !inner_.receive.is_ending) {
+    environment_.sockets->end_receive(inner_);
+  }
   return !is_in_flight();
 }
 

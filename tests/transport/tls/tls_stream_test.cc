@@ -4,11 +4,16 @@
 
 #include <cerrno>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "tests/transport/sockets/stream_memory.h"
 #include "tests/transport/sockets/stream_sockets_fixture.h"
 #include "tests/transport/tls/tls_rig.h"
+#include "transport/tls/tls_streams.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -23,29 +28,39 @@ class TlsStreamBodies : public SocketsFixture {
   TlsCredentials credentials;
   TlsCounters tls_counters;
   LogLimit log_limit{1};
-  TlsEnvironment environment;
-  std::unique_ptr<TlsStream> stream;
+  StreamMemory memory_of_streams{TlsStreams::bytes_for(1)};
+  std::unique_ptr<TlsStreams> streams;
+  TlsStream* stream = nullptr;
   std::unique_ptr<TlsClient> client = std::make_unique<TlsClient>();
-  uint32_t wake_count = 0;
+  uint32_t said_end_count = 0;
 
   void begin() {
+    client->share("alice", kSharedKey);
+    client->start();
+    begin_with({});
+  }
+  // `early`: bytes of the client that its user received before the stream was there.
+  void begin_with(std::string_view early) {
     std::vector<Error> problems;
     CHECK(credentials.load({.shared_keys = folder.write("keys.psk", kSharedKeyLine)}, "[server]",
                            &problems));
-    environment = {.sockets = sockets.get(),
-                   .credentials = &credentials,
-                   .counters = &tls_counters,
-                   .log_limit = &log_limit,
-                   .where = "[server]"};
+    const TlsEnvironment environment = {.sockets = sockets.get(),
+                                        .credentials = &credentials,
+                                        .counters = &tls_counters,
+                                        .log_limit = &log_limit,
+                                        .where = "[server]"};
     log_limit.try_pass("[server]");  // uses up the limit: failures on purpose are not logged
-    stream = std::make_unique<TlsStream>(environment);
+    streams = std::make_unique<TlsStreams>(environment, memory_of_streams.aligned(),
+                                           LayerUse::kOffered, LayerUse::kRequired);
+    stream = &streams->make_stream();
     connect_pair();
     set_blocking(peer.number(), false);
+    open(early);
+  }
+  void open(std::string_view early = {}) {
     stream->open(
-        ours.socket, [](void* self) noexcept { ++static_cast<TlsStreamBodies*>(self)->wake_count; },
-        this);
-    client->share("alice", kSharedKey);
-    client->start();
+        ours.socket, std::as_bytes(std::span(early)),
+        [](void* self) noexcept { ++static_cast<TlsStreamBodies*>(self)->said_end_count; }, this);
   }
   void teardown() override {
     // The stream has the socket now.
@@ -65,13 +80,13 @@ class TlsStreamBodies : public SocketsFixture {
     ours_fd.close();
   }
 
-  // Runs the stream after it was woken, as a shard does.
+  // Polls the streams after the sockets, as a shard does.
   template <typename Condition>
   bool run(Condition condition) {
     return run_until([&] {
       exchange();
-      if (std::exchange(wake_count, 0) > 0) stream->run();
-      CHECK(stream->is_valid());
+      streams->poll(64);
+      CHECK(stream->is_valid() && streams->is_valid());
       return condition();
     });
   }
@@ -268,6 +283,129 @@ class TlsStreamBodies : public SocketsFixture {
     CHECK(is_pattern(reinterpret_cast<const std::byte*>(heard.data()), heard.size(), 0));
   }
 
+  // The user received the beginning of the handshake before it knew that TLS follows.
+  void early_bytes() {
+    client->share("alice", kSharedKey);
+    client->start();
+    client->handshake();
+    const std::string early = std::exchange(client->sent, "");
+    CHECK(early.size() > 1 && early.size() <= StreamLayer::kEarlyBytesMax);
+    begin_with(early);
+    CHECK(streams->is_begun_by(static_cast<std::byte>(early[0])));
+    CHECK_FALSE(streams->is_begun_by(std::byte{'g'}));
+    std::vector<std::byte> memory(1000);
+    agree(memory.data(), memory.size());
+    client->write("hello");
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    LONGS_EQUAL(5, ours.received);
+  }
+
+  // Bytes that have come are received, then the receive ends, and the next one goes on.
+  void ended_receive() {
+    begin();
+    std::vector<std::byte> memory(1000);
+    agree(memory.data(), memory.size());
+    client->write("half");
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    LONGS_EQUAL(4, ours.received);
+    receive_by_tls(memory.data(), memory.size());
+    client->write("more");
+    exchange();  // in the socket, not in the stream
+    stream->end_receive();
+    LONGS_EQUAL(1, ours.receive_count);
+    CHECK(run([&] { return ours.receive_count == 2; }));
+    LONGS_EQUAL(4, ours.received);
+    receive_by_tls(memory.data(), memory.size());
+    for (int i = 0; i < 20; ++i) {  // it waits in the kernel
+      streams->poll(64);
+      pump();
+    }
+    LONGS_EQUAL(2, ours.receive_count);
+    stream->end_receive();
+    CHECK(run([&] { return ours.receive_count == 3; }));
+    LONGS_EQUAL(-ECANCELED, ours.received);
+    receive_by_tls(memory.data(), memory.size());
+    client->write("last");
+    CHECK(run([&] { return ours.receive_count == 4; }));
+    LONGS_EQUAL(4, ours.received);
+  }
+
+  // A part of a record has come, or of the handshake: nothing can be received from it.
+  void ended_receive_of_a_part() {
+    begin();
+    std::vector<std::byte> memory(1000);
+    receive_by_tls(memory.data(), memory.size());
+    client->handshake();
+    const std::string whole = std::exchange(client->sent, "");
+    client->sent = whole.substr(0, 10);
+    CHECK(run([&] { return client->sent.empty() && unread_bytes(ours_fd.number()) == 0; }));
+    stream->end_receive();
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    LONGS_EQUAL(-ECANCELED, ours.received);
+    client->sent = whole.substr(10);
+    receive_by_tls(memory.data(), memory.size());
+    CHECK(run([&] { return client->handshake() == 0; }));
+    client->write("hello");
+    std::string rest = client->sent.substr(client->sent.size() - 3);
+    client->sent.resize(client->sent.size() - 3);
+    CHECK(run([&] { return client->sent.empty() && unread_bytes(ours_fd.number()) == 0; }));
+    stream->end_receive();
+    CHECK(run([&] { return ours.receive_count == 2; }));
+    LONGS_EQUAL(-ECANCELED, ours.received);
+    receive_by_tls(memory.data(), memory.size());
+    client->sent = rest;
+    CHECK(run([&] { return ours.receive_count == 3; }));
+    LONGS_EQUAL(5, ours.received);
+  }
+
+  // The callee of a completion closes the stream, which serves another socket afterwards.
+  void closed_by_its_user() {
+    begin();
+    std::vector<std::byte> memory(1000);
+    agree(memory.data(), memory.size());
+    ours.socket.receive.completed = [](void* context, int64_t result) noexcept {
+      auto& self = *static_cast<TlsStreamBodies*>(context);
+      self.ours.received = result;
+      ++self.ours.receive_count;
+      self.stream->abort();  // it asks for a run, and is closed before that
+      CHECK(self.stream->say_end());
+      self.stream->close();
+    };
+    ours.socket.receive.context = this;
+    client->write("bye");
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    LONGS_EQUAL(3, ours.received);
+    CHECK_FALSE(stream->is_open());
+    LONGS_EQUAL(0, streams->poll(64));
+    ours_fd.close();
+    peer.close();
+    connect_pair();
+    set_blocking(peer.number(), false);
+    open();
+    CHECK(stream->is_valid());
+  }
+
+  // Then the socket goes on without the stream.
+  void own_end_is_told() {
+    begin();
+    std::vector<std::byte> memory(1000);
+    agree(memory.data(), memory.size());
+    client->write("x");
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    CHECK_FALSE(stream->say_end());  // it is sent by the next poll at the earliest
+    CHECK(run([&] { return said_end_count > 0; }));
+    CHECK(stream->say_end());
+    stream->close();
+    LONGS_EQUAL(0, sockets->attach(ours.socket));
+    receive(ours, memory.data(), memory.size());
+    client->sent = "not for TLS any more";
+    CHECK(run_until([&] {
+      exchange();
+      return ours.receive_count == 2;
+    }));
+    LONGS_EQUAL(20, ours.received);
+  }
+
   // The peer takes nothing, and neither direction can go on.
   void aborted() {
     begin();
@@ -276,14 +414,14 @@ class TlsStreamBodies : public SocketsFixture {
     auto much = pattern_bytes(0, 4'000'000);
     send_by_tls(much.data(), much.size());
     for (int i = 0; i < 20; ++i) {
-      if (std::exchange(wake_count, 0) > 0) stream->run();
+      streams->poll(64);
       pump();
     }
     LONGS_EQUAL(0, ours.send_count);
     stream->abort();
     LONGS_EQUAL(0, ours.send_count);
     CHECK(run_until([&] {
-      if (std::exchange(wake_count, 0) > 0) stream->run();
+      streams->poll(64);
       return ours.send_count == 1 && ours.receive_count == 1;
     }));
     CHECK(ours.sent < 0 && ours.received < 0);
@@ -302,4 +440,9 @@ BP_BOTH_BACKENDS(TlsStream, RefusesAnotherKey, another_key())
 BP_BOTH_BACKENDS(TlsStream, CountsAPeerThatLeavesInTheHandshake, leaves_in_the_handshake())
 BP_BOTH_BACKENDS(TlsStream, SendsAfterAChangeOfKeysThatCameInTwo, split_change_of_keys())
 BP_BOTH_BACKENDS(TlsStream, EndsAfterARecordThatWasChanged, changed_record())
+BP_BOTH_BACKENDS(TlsStream, TakesOverWhatCameBeforeIt, early_bytes())
+BP_BOTH_BACKENDS(TlsStream, EndsAReceiveOnceItHasAllThatHasCome, ended_receive())
+BP_BOTH_BACKENDS(TlsStream, EndsAReceiveInTheMiddleOfARecord, ended_receive_of_a_part())
+BP_BOTH_BACKENDS(TlsStream, MayBeClosedByTheCalleeOfACompletion, closed_by_its_user())
+BP_BOTH_BACKENDS(TlsStream, TellsWhenItHasSaidItsEnd, own_end_is_told())
 BP_BOTH_BACKENDS(TlsStream, EndsWhatIsInFlightWhenItIsAborted, aborted())
