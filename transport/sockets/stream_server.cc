@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include <linux/sockios.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "platform/assert.h"
@@ -22,15 +22,35 @@ static bool has_unacknowledged(int fd) noexcept {
   return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
+StreamServer::Connection::Connection(StreamServer& its_server) noexcept
+    : server(its_server),
+      socket(*its_server.options_.sockets,
+             its_server.options_.layers == nullptr ? nullptr : &its_server.options_.layers->make(),
+             {.received =
+                  [](void* context, int64_t result) noexcept {
+                    auto& its = *static_cast<Connection*>(context);
+                    its.server.received(its, result);
+                  },
+              .sent =
+                  [](void* context, int64_t result) noexcept {
+                    auto& its = *static_cast<Connection*>(context);
+                    its.server.sent(its, result);
+                  },
+              .said_end =
+                  [](void* context) noexcept {
+                    auto& its = *static_cast<Connection*>(context);
+                    its.server.advance(its);
+                  },
+              .context = this}) {}
+
 bool StreamServer::is_valid() const noexcept {
   uint64_t open = 0, lingering = 0;
   for (uint64_t i = 0; i < connection_count(); ++i) {
-    const StreamSocket& socket = connection(i).socket;
-    const bool is_open = socket.fd >= 0;
-    if (!is_open && (socket.send.is_in_flight || socket.receive.is_in_flight)) return false;
-    open += is_open ? 1 : 0;
+    const LayeredSocket& socket = connection(i).socket;
+    if (!socket.is_open() && (socket.is_sending() || socket.is_receiving())) return false;
+    open += socket.is_open() ? 1 : 0;
     lingering += connection(i).is_lingering ? 1 : 0;
-    if (connection(i).is_lingering && !is_open) return false;
+    if (connection(i).is_lingering && !socket.is_open()) return false;
   }
   uint64_t listed = 0;
   for (const Connection* each = first_lingering_; each != nullptr; each = each->next_lingering) {
@@ -41,77 +61,91 @@ bool StreamServer::is_valid() const noexcept {
   if (listed != lingering || (listed > 0) != linger_timer_.is_armed()) return false;
   if (is_drained() && (!is_draining_ || open_count_ > 0)) return false;
   return open == open_count_ && free_.has_just(connection_count() - open, [&](const auto& one) {
-    return one.socket.fd < 0 && one.server == this;
+    return !one.socket.is_open() && &one.server == this;
   });
 }
 
 void StreamServer::add_listener(int fd) noexcept {
   BP_ASSERT(stride_bytes_ != 0 && fd >= 0);
   BP_ASSERT(listener_count_ < kListenersMax);
-  StreamListener& listener = listeners_[listener_count_++];
-  listener.fd = fd;
-  listener.silence_ns_max = options_.silence_ns_max;
-  listener.context = this;
-  listener.accepted = [](void* self, int accepted_fd) noexcept {
-    static_cast<StreamServer*>(self)->accept(accepted_fd);
+  Listener& listener = listeners_[listener_count_++];
+  listener.server = this;
+  if (options_.layers != nullptr) listener.layer_use = options_.layers->use_on(fd);
+  listener.socket.fd = fd;
+  listener.socket.silence_ns_max = options_.silence_ns_max;
+  listener.socket.context = &listener;
+  listener.socket.accepted = [](void* context, int accepted_fd) noexcept {
+    const auto& its = *static_cast<Listener*>(context);
+    its.server->accept(accepted_fd, its.layer_use);
   };
 }
 
 void StreamServer::start() noexcept {
   BP_ASSERT(is_own_thread());
-  for (uint32_t i = 0; i < listener_count_; ++i) options_.sockets->start_listening(listeners_[i]);
+  for (uint32_t i = 0; i < listener_count_; ++i) {
+    options_.sockets->start_listening(listeners_[i].socket);
+  }
 }
 
-void StreamServer::accept(int fd) noexcept {
+void StreamServer::accept(int fd, LayerUse layer_use) noexcept {
   BP_ASSERT(is_own_thread() && fd >= 0);
   BP_KEEPS_VALID(*this);
-  Connection* connection = free_.first();
-  if (connection != nullptr) connection->socket.fd = fd;
-  if (connection == nullptr || is_draining_ || options_.sockets->attach(connection->socket) != 0) {
-    if (connection != nullptr) connection->socket.fd = -1;
+  Connection* connection = is_draining_ ? nullptr : free_.first();
+  if (connection == nullptr || connection->socket.open(fd) != 0) {
     options_.counters->connections_refused.add(1);
     ::close(fd);
     return;
   }
   free_.pop();
-  const int on = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails, harmlessly, on a Unix socket
   options_.counters->connections_total.add(1);
   options_.counters->connections_open.set(++open_count_);
   options_.counters->connections_peak.raise(open_count_);
-  connection->is_ending = connection->is_broken = false;
+  connection->is_ending = connection->is_broken = connection->has_failed_layer = false;
   connection->has_peer_ended = connection->is_lingering = false;
-  connection->socket.receive.context = connection->socket.send.context = connection;
-  connection->socket.receive.completed = [](void* context, int64_t result) noexcept {
-    auto& its = *static_cast<Connection*>(context);
-    its.server->received(its, result);
-  };
-  connection->socket.send.completed = [](void* context, int64_t result) noexcept {
-    auto& its = *static_cast<Connection*>(context);
-    its.server->sent(its, result);
-  };
+  connection->may_begin_layer = layer_use == LayerUse::kOffered;
+  if (layer_use == LayerUse::kRequired) connection->socket.start_layer();
   advance(*connection);
 }
 
+// Whether the first `bytes` of the client, in the input of its session, are the layer's.
+bool StreamServer::try_start_layer(Connection& connection, uint64_t bytes) noexcept {
+  const StreamSession::Input input = connection.session->input();
+  if (input.piece_count == 0 || connection.is_lingering) return false;
+  const auto* first = static_cast<const std::byte*>(input.pieces[0].iov_base);
+  BP_DCHECK(bytes <= input.pieces[0].iov_len);
+  if (!options_.layers->is_begun_by(*first)) return false;
+  connection.socket.start_layer({first, bytes});
+  return true;
+}
+
+// An operation has ended with an error.
+void StreamServer::failed(Connection& connection, int64_t result) noexcept {
+  connection.is_broken = true;
+  connection.has_failed_layer = result == -EPROTO && connection.socket.is_layered();
+}
+
 void StreamServer::received(Connection& connection, int64_t result) noexcept {
-  BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
-  const bool is_over = result <= 0 && result != -ECANCELED;  // not by drain()
-  connection.is_broken |= is_over && result < 0;
-  connection.has_peer_ended |= is_over;
-  if (result > 0) options_.counters->received_bytes.add(static_cast<uint64_t>(result));
+  BP_DCHECK(is_own_thread() && connection.socket.is_open());
+  if (result < 0 && result != -ECANCELED) failed(connection, result);  // cancelled: by us
+  connection.has_peer_ended |= result == 0;
   connection.is_ending |= result <= 0 || is_draining_;
+  const auto bytes = static_cast<uint64_t>(std::max<int64_t>(result, 0));
+  const bool may_begin_layer = std::exchange(connection.may_begin_layer, false);
+  if (may_begin_layer && bytes > 0 && try_start_layer(connection, bytes)) {
+    return advance(connection);
+  }
+  options_.counters->received_bytes.add(bytes);
   if (connection.session->is_over() || connection.is_lingering) {
-    const uint64_t dropped = result > 0 ? static_cast<uint64_t>(result) : 0;
-    connection.linger_bytes_left -= std::min(connection.linger_bytes_left, dropped);
-  } else if (result > 0) {
-    connection.session->received(static_cast<uint64_t>(result), options_.loop->now_ns());
+    connection.linger_bytes_left -= std::min(connection.linger_bytes_left, bytes);
+  } else if (bytes > 0) {
+    connection.session->received(bytes, options_.loop->now_ns());
   }
   advance(connection);
 }
 
 void StreamServer::sent(Connection& connection, int64_t result) noexcept {
-  BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
-  connection.is_broken |= result < 0;
+  BP_DCHECK(is_own_thread() && connection.socket.is_open());
+  if (result < 0) failed(connection, result);
   if (result > 0) options_.counters->sent_bytes.add(static_cast<uint64_t>(result));
   connection.session->sent(options_.loop->now_ns());
   advance(connection);
@@ -119,47 +153,47 @@ void StreamServer::sent(Connection& connection, int64_t result) noexcept {
 
 // An answer has come, or a session goes on, outside of received() and sent().
 void StreamServer::changed(Connection& connection) noexcept {
-  BP_DCHECK(is_own_thread() && connection.socket.fd >= 0);
+  BP_DCHECK(is_own_thread() && connection.socket.is_open());
   advance(connection);
 }
 
 // Sends replies that are ready, receives if the session wants more, closes when nothing is left to
 // do.
 void StreamServer::advance(Connection& connection) noexcept {
-  StreamSocket& socket = connection.socket;
+  LayeredSocket& socket = connection.socket;
   StreamSession& session = *connection.session;
   if (session.foreign() != nullptr && !connection.is_broken) tell_foreign(connection);
   connection.is_broken |= session.foreign() != nullptr;
   if (const auto pieces =
-          connection.is_broken || socket.send.is_in_flight ? std::span<iovec>() : session.replies();
+          connection.is_broken || socket.is_sending() ? std::span<iovec>() : session.replies();
       !pieces.empty()) {
-    socket.send.pieces = pieces.data();
-    socket.send.piece_count = static_cast<uint32_t>(pieces.size());
     session.handed_over(options_.loop->look_at_clock());  // once for all that this send answers
-    options_.sockets->send(socket);
+    socket.send(pieces);
   }
   connection.is_ending |= connection.is_broken || session.is_over();
-  if (!connection.is_ending && !socket.receive.is_in_flight) {
-    const StreamSession::Input input = session.input();
-    if (input.piece_count > 0) {
-      socket.receive.pieces = input.pieces;
-      socket.receive.piece_count = input.piece_count;
-      socket.receive.min_bytes = input.min_bytes;
-      options_.sockets->receive(socket);
-    }
-  }
+  if (!connection.is_ending && !socket.is_receiving()) receive(connection);
   if (!connection.is_ending) return;
   if (connection.is_broken) session.leave();
   const bool is_waiting = session.is_waiting();
   if (is_waiting && !connection.is_broken) return;
   if (may_linger(connection)) {
-    if (!socket.send.is_in_flight) linger(connection);
+    if (!socket.is_sending()) linger(connection);
     return;
   }
   // Ends the receive: a connection closes with nothing in flight.
-  if (socket.receive.is_in_flight) ::shutdown(socket.fd, SHUT_RD);
-  if (connection.is_broken) options_.sockets->abort(socket);
-  if (!is_waiting && !socket.send.is_in_flight && !socket.receive.is_in_flight) close(connection);
+  if (socket.is_receiving()) socket.stop_receiving();
+  if (connection.is_broken) socket.abort();
+  if (is_waiting || socket.is_sending() || socket.is_receiving()) return;
+  if (socket.say_end()) close(connection);
+}
+
+void StreamServer::receive(Connection& connection) noexcept {
+  const StreamSession::Input input = connection.session->input();
+  if (input.piece_count == 0) return;
+  if (connection.may_begin_layer) {
+    input.pieces[0].iov_len = std::min(input.pieces[0].iov_len, StreamLayer::kEarlyBytesMax);
+  }
+  connection.socket.receive({input.pieces, input.piece_count}, input.min_bytes);
 }
 
 // A page in somebody's browser may have made the peer send this.
@@ -168,38 +202,52 @@ void StreamServer::tell_foreign(const Connection& connection) noexcept {
   if (!log_limit_.try_pass(options_.name)) return;
   char peer[256];
   BP_LOG_WARNING("%s: the client %s was disconnected: it speaks %s, and nothing of it was executed",
-                 options_.name, describe_connection(connection.socket.fd, peer, sizeof peer),
+                 options_.name, describe_connection(connection.socket.fd(), peer, sizeof peer),
                  connection.session->foreign());
 }
 
-// Whether the connection may linger, so that its peer does not lose replies.
+// Whether the connection may linger, so that its peer does not lose replies, nor the end of the
+// layer.
 bool StreamServer::may_linger(const Connection& connection) const noexcept {
-  if (connection.is_broken || connection.has_peer_ended) return false;
+  if (connection.is_broken && !connection.has_failed_layer) return false;
+  if (connection.socket.is_layered()) return true;
+  if (connection.has_peer_ended) return false;
   if (connection.is_lingering) return connection.linger_bytes_left > 0;
   return connection.session->is_over() ||
-         (is_draining_ && has_unacknowledged(connection.socket.fd));
+         (is_draining_ && has_unacknowledged(connection.socket.fd()));
 }
 
 void StreamServer::linger(Connection& connection) noexcept {
-  StreamSocket& socket = connection.socket;
-  if (!connection.is_lingering) {
-    BP_KEEPS_VALID(*this);
-    ::shutdown(socket.fd, SHUT_WR);
-    connection.is_lingering = true;
-    connection.linger_bytes_left = kLingerBytes;
-    connection.linger_end_ns = options_.loop->now_ns() + kLingerNs;
-    connection.next_lingering = nullptr;
-    connection.previous_lingering = last_lingering_;
-    (last_lingering_ == nullptr ? first_lingering_ : last_lingering_->next_lingering) = &connection;
-    last_lingering_ = &connection;
-    arm_linger_timer();
-  }
-  if (socket.receive.is_in_flight) return;
+  LayeredSocket& socket = connection.socket;
+  if (!connection.is_lingering) begin_lingering(connection);
+  if (socket.is_layered()) return end_layer(connection);
+  if (socket.is_receiving()) return;
   connection.dropped = {dropped_, sizeof dropped_};
-  socket.receive.pieces = &connection.dropped;
-  socket.receive.piece_count = 1;
-  socket.receive.min_bytes = 1;
-  options_.sockets->receive(socket);
+  socket.receive({&connection.dropped, 1}, 1);
+}
+
+void StreamServer::begin_lingering(Connection& connection) noexcept {
+  BP_KEEPS_VALID(*this);
+  if (!connection.socket.is_layered()) ::shutdown(connection.socket.fd(), SHUT_WR);
+  connection.is_lingering = true;
+  connection.linger_bytes_left = kLingerBytes;
+  connection.linger_end_ns = options_.loop->now_ns() + kLingerNs;
+  connection.next_lingering = nullptr;
+  connection.previous_lingering = last_lingering_;
+  (last_lingering_ == nullptr ? first_lingering_ : last_lingering_->next_lingering) = &connection;
+  last_lingering_ = &connection;
+  arm_linger_timer();
+}
+
+// The layer has to tell the peer the end; then the connection goes on without it.
+void StreamServer::end_layer(Connection& connection) noexcept {
+  LayeredSocket& socket = connection.socket;
+  BP_DCHECK(socket.is_layered() && !socket.is_sending());
+  if (socket.is_receiving()) return socket.end_receive();
+  if (!socket.say_end()) return;
+  if (const int error = socket.remove_layer(); error != 0) failed(connection, -error);
+  ::shutdown(socket.fd(), SHUT_WR);
+  advance(connection);
 }
 
 void StreamServer::end_lingering(Connection& connection) noexcept {
@@ -225,6 +273,7 @@ void StreamServer::end_late() noexcept {
     Connection& late = *first_lingering_;
     end_lingering(late);
     late.is_broken = true;
+    late.has_failed_layer = false;
     advance(late);
   }
   arm_linger_timer();
@@ -232,12 +281,9 @@ void StreamServer::end_late() noexcept {
 
 void StreamServer::close(Connection& connection) noexcept {
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(!connection.socket.send.is_in_flight && !connection.socket.receive.is_in_flight);
   BP_ASSERT(open_count_ > 0);
   if (connection.is_lingering) end_lingering(connection);
-  options_.sockets->detach(connection.socket);
-  ::close(connection.socket.fd);
-  connection.socket.fd = -1;
+  connection.socket.close();
   connection.session->reset();
   free_.push(connection);
   options_.counters->connections_open.set(--open_count_);
@@ -249,13 +295,15 @@ void StreamServer::drain() noexcept {
   if (is_draining_) return;
   BP_KEEPS_VALID(*this);
   is_draining_ = true;
-  for (uint32_t i = 0; i < listener_count_; ++i) options_.sockets->stop_listening(listeners_[i]);
+  for (uint32_t i = 0; i < listener_count_; ++i) {
+    options_.sockets->stop_listening(listeners_[i].socket);
+  }
   for (uint64_t i = 0; i < connection_count(); ++i) {
     Connection& each = connection(i);
-    if (each.socket.fd < 0 || each.is_lingering) continue;
+    if (!each.socket.is_open() || each.is_lingering) continue;
     // Bytes that arrived before are answered.
-    if (each.socket.receive.is_in_flight) {
-      options_.sockets->end_receive(each.socket);
+    if (each.socket.is_receiving()) {
+      each.socket.end_receive();
     } else {
       each.is_ending = true;
     }

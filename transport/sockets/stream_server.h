@@ -21,6 +21,11 @@
 //
 //     all replies sent -> no more is sent (SHUT_WR) -> what comes is dropped, until the peer
 //     closes, or for kLingerNs, or kLingerBytes -> closed
+//
+// With `layers` (StreamServerOptions) connections go through a layer, such as TLS, where its use on
+// the listener says so; the sessions do not notice. Such a connection always lingers: its layer
+// tells the peer the end first, and is then removed. So does one whose layer has failed by the
+// peer's doing, so that the peer hears why.
 #pragma once
 
 #include <atomic>
@@ -35,6 +40,8 @@
 #include "platform/log_limit.h"
 #include "platform/units.h"
 #include "transport/loop/event_loop.h"
+#include "transport/sockets/layered_socket_datapath.h"
+#include "transport/sockets/stream_layer.h"
 #include "transport/sockets/stream_session_datapath.h"
 #include "transport/sockets/stream_sockets.h"
 
@@ -63,8 +70,9 @@ struct StreamServerOptions {
   EventLoop* loop = nullptr;
   StreamSockets* sockets = nullptr;  // the loop's
   StreamServerCounters* counters = nullptr;
-  uint64_t silence_ns_max = 0;  // StreamListener
-  TraceWriter trace = {};       // of the loop's shard: StreamSession::trace_to
+  uint64_t silence_ns_max = 0;     // StreamListener
+  TraceWriter trace = {};          // of the loop's shard: StreamSession::trace_to
+  StreamLayers* layers = nullptr;  // the loop's (ServiceContext::tls); nullptr: none
 };
 
 // Threads: before start(), the one that sets it up; then the shard's, but for request_drain() and
@@ -92,29 +100,31 @@ class StreamServer {
   template <typename Session, typename... Arguments>
   void create(const StreamServerOptions& options, std::span<std::byte> memory,
               Arguments&... arguments) noexcept {
-    BP_ASSERT(stride_bytes_ == 0 && options.loop != nullptr && options.counters != nullptr);
+    BP_ASSERT(stride_bytes_ == 0 && options.loop != nullptr && options.sockets != nullptr);
+    BP_ASSERT(options.counters != nullptr);
     BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0);
     options_ = options;
     memory_ = memory;
     stride_bytes_ = sizeof(SessionConnection<Session>);
     options.loop->timers().reserve_more(1);
     for (uint64_t i = connection_count(); i-- > 0;) {
-      auto* made = new (memory.data() + i * stride_bytes_) SessionConnection<Session>(arguments...);
-      made->server = this;
+      auto* made =
+          new (memory.data() + i * stride_bytes_) SessionConnection<Session>(*this, arguments...);
       made->session = &made->own_session;
       made->session->trace_to(options.trace);
       made->session->set_owner(
           [](void* context) noexcept {
             auto& its = *static_cast<Connection*>(context);
-            its.server->changed(its);
+            its.server.changed(its);
           },
           static_cast<Connection*>(made), &options.counters->answers_waiting);
       free_.push(*made);
     }
   }
 
-  // Adds a listening socket. `fd` stays the caller's, and open as long as the loop runs. Requires:
-  // create() was called, start() was not; at most kListenersMax.
+  // Adds a listening socket; the layers say how its clients use them. `fd` stays the caller's, and
+  // open as long as the loop runs. Requires: create() was called, start() was not; at most
+  // kListenersMax.
   void add_listener(int fd) noexcept;
   // Begins to listen. Threads: the shard's.
   void start() noexcept;
@@ -135,12 +145,16 @@ class StreamServer {
 
  private:
   struct Connection {
-    StreamServer* server = nullptr;
+    explicit Connection(StreamServer& its_server) noexcept;
+
+    StreamServer& server;
     StreamSession* session = nullptr;
-    StreamSocket socket;
-    bool is_ending = false;       // receives nothing any more
-    bool is_broken = false;       // sends nothing any more, either
-    bool has_peer_ended = false;  // the peer sends nothing any more
+    LayeredSocket socket;
+    bool may_begin_layer = false;   // nothing has come yet, and the first byte decides
+    bool is_ending = false;         // receives nothing any more
+    bool is_broken = false;         // sends nothing any more, either
+    bool has_failed_layer = false;  // is_broken by its layer alone: the peer hears why
+    bool has_peer_ended = false;    // the peer sends nothing any more
     bool is_lingering = false;
     uint64_t linger_end_ns = 0;
     uint64_t linger_bytes_left = 0;
@@ -152,8 +166,14 @@ class StreamServer {
   template <typename Session>
   struct alignas(kCacheLineBytes) SessionConnection : Connection {
     template <typename... Arguments>
-    explicit SessionConnection(Arguments&... arguments) noexcept : own_session(arguments...) {}
+    explicit SessionConnection(StreamServer& its_server, Arguments&... arguments) noexcept
+        : Connection(its_server), own_session(arguments...) {}
     Session own_session;
+  };
+  struct Listener {
+    StreamListener socket;
+    StreamServer* server = nullptr;
+    LayerUse layer_use = LayerUse::kNone;
   };
 
   uint64_t connection_count() const noexcept { return memory_.size() / stride_bytes_; }
@@ -163,14 +183,19 @@ class StreamServer {
     return *reinterpret_cast<Connection*>(memory_.data() + index * stride_bytes_);
   }
   bool is_own_thread() const noexcept { return options_.loop->is_own_thread(); }
-  void accept(int fd) noexcept;
+  void accept(int fd, LayerUse layer_use) noexcept;
+  bool try_start_layer(Connection& connection, uint64_t bytes) noexcept;
+  void failed(Connection& connection, int64_t result) noexcept;
   void received(Connection& connection, int64_t result) noexcept;
   void sent(Connection& connection, int64_t result) noexcept;
   void changed(Connection& connection) noexcept;
   void advance(Connection& connection) noexcept;
+  void receive(Connection& connection) noexcept;
   void tell_foreign(const Connection& connection) noexcept;
   bool may_linger(const Connection& connection) const noexcept;
   void linger(Connection& connection) noexcept;
+  void begin_lingering(Connection& connection) noexcept;
+  void end_layer(Connection& connection) noexcept;
   void end_lingering(Connection& connection) noexcept;
   void arm_linger_timer() noexcept;
   void end_late() noexcept;
@@ -182,7 +207,7 @@ class StreamServer {
   uint64_t stride_bytes_ = 0;
   FreeList<&Connection::next_free> free_;
   uint32_t open_count_ = 0;
-  StreamListener listeners_[kListenersMax];
+  Listener listeners_[kListenersMax];
   uint32_t listener_count_ = 0;
   LoopCall drain_call_ = {
       .function = [](void* self) noexcept { static_cast<StreamServer*>(self)->drain(); },

@@ -81,14 +81,16 @@ class FlipLayer final : public StreamLayer {
     BP_ASSERT(is_open() && !outer_->receive.is_in_flight && !outer_->send.is_in_flight);
     if (!std::exchange(has_said_end_, true) && send_end_ > 0) output_ += '.';
     is_asked_ = true;
-    const bool is_told = is_over_ || output_.empty();
-    return is_told && !inner_.receive.is_in_flight && !inner_.send.is_in_flight;
+    return is_end_told();
   }
   void close() noexcept override {
     BP_ASSERT(is_open() && !inner_.receive.is_in_flight && !inner_.send.is_in_flight);
     sockets_.detach(inner_);
     outer_ = nullptr;
   }
+
+  // The peer never takes its end: say_end() returns false until the layer is aborted.
+  bool never_ends = false;
 
   // Returns whether there was anything to do.
   bool run() noexcept {
@@ -123,10 +125,11 @@ class FlipLayer final : public StreamLayer {
     write_some();
     move_bytes();
     end_operations();
-    if (!is_open() || !has_said_end_ || inner_.receive.is_in_flight || inner_.send.is_in_flight) {
-      return;
-    }
-    if (is_over_ || output_.empty()) said_end_(context_);
+    if (is_open() && has_said_end_ && is_end_told()) said_end_(context_);
+  }
+  bool is_end_told() const noexcept {
+    return (is_over_ || (output_.empty() && !never_ends)) && !inner_.receive.is_in_flight &&
+           !inner_.send.is_in_flight;
   }
   void read_some() noexcept {
     SocketOperation& operation = outer_->receive;
@@ -228,20 +231,20 @@ class FlipLayers final : public StreamLayers {
  public:
   explicit FlipLayers(StreamSockets& sockets) : sockets_(sockets) {}
 
-  StreamLayer& make() noexcept override { return all_.emplace_back(sockets_); }
+  StreamLayer& make() noexcept override { return all.emplace_back(sockets_); }
   LayerUse use_on(int) const noexcept override { return use; }
   bool is_begun_by(std::byte first) const noexcept override { return first == std::byte{'#'}; }
   uint32_t poll(uint32_t) noexcept override {
     uint32_t count = 0;
-    for (FlipLayer& each : all_) count += each.run() ? 1 : 0;
+    for (FlipLayer& each : all) count += each.run() ? 1 : 0;
     return count;
   }
 
   LayerUse use = LayerUse::kRequired;
+  std::deque<FlipLayer> all;
 
  private:
   StreamSockets& sockets_;
-  std::deque<FlipLayer> all_;
 };
 
 }  // namespace bedplate
