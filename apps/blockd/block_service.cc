@@ -9,7 +9,6 @@
 #include "apps/blockd/stores/file_store.h"
 #include "apps/blockd/volume_shards.h"
 #include "apps/boot/service_context.h"
-#include "apps/boot/tls_part.h"
 #include "apps/services/service_plan.h"
 #include "pinned_pool/layout.h"
 #include "platform/clock.h"

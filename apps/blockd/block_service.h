@@ -16,6 +16,7 @@
 #include "apps/blockd/stores/rbd_images.h"
 #include "apps/blockd/volume.h"
 #include "apps/services/service.h"
+#include "transport/tls/tls_credentials.h"
 #include "transport/tls/tls_streams.h"
 
 namespace bedplate {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "apps/blockd/stores/rbd_mapping.h"
-#include "apps/boot/tls_part.h"
 #include "apps/configuration/read_table.h"
+#include "apps/services/tls_keys.h"
 #include "platform/numa.h"
 #include "platform/units.h"
 
@@ -187,28 +187,10 @@ void describe(ConfigurationTable& table, BlockdSettings& settings) {
   table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
       .help("A client over TCP is disconnected when its host does not respond, or it does not "
             "read its replies, for this long ([nbd.md](nbd.md#clients-that-vanish)). 0: never.");
-  table.path("tls_certificate", &settings.tls.certificate, 1, 255)
-      .otherwise("none: clients of TLS need a shared key")
-      .help("The server's certificate for TLS, in PEM, followed by the intermediate "
-            "certificates ([nbd.md](nbd.md#tls)).");
-  table.path("tls_key", &settings.tls.key, 1, 255)
-      .otherwise("none: there is no certificate")
-      .help("The private key of `tls_certificate`. Its file is readable by its owner alone, or "
-            "belongs to root with mode 0640.");
-  table.path("tls_client_authorities", &settings.tls.client_authorities, 1, 255)
-      .otherwise("none: no client needs a certificate")
-      .help("Certificates of authorities, in PEM: a client must present a certificate signed by "
-            "one of them.");
-  table.path("tls_shared_keys", &settings.tls.shared_keys, 1, 255)
-      .otherwise("none: TLS is by certificate, if at all")
-      .help("Keys shared with clients, in lines `NAME:KEY` as `psktool` writes them. Its file "
-            "is readable by its owner alone, or belongs to root with mode 0640.");
+  describe_tls_keys(table, &settings.tls, {.page = "nbd.md#tls"});
   table.table("ceph", &settings.ceph);
   table.tables("volume", &settings.volumes, 1, 64);
-  table.check([&settings](ReadTable& read) {
-    check_ceph(read, settings);
-    check_tls_certificate(read);
-  });
+  table.check([&settings](ReadTable& read) { check_ceph(read, settings); });
 }
 
 }  // namespace bedplate

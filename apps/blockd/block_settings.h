@@ -13,7 +13,7 @@
 #include "apps/configuration/configuration_table.h"
 #include "pinned_pool/plan.h"
 #include "transport/sockets/socket_address.h"
-#include "transport/tls/tls_credentials.h"
+#include "transport/tls/tls_files.h"
 
 namespace bedplate {
 

@@ -72,7 +72,7 @@ void ConfigurationReader::check(const TomlNode& root, const std::vector<Kept>& t
 
 void ConfigurationReader::run_check(const ConfigurationTable& table, const TomlNode& node) {
   ReadTable whole(table, node, problems_);
-  table.run_check(whole);
+  table.run_checks(whole);
 }
 
 void ConfigurationReader::read_table(const ConfigurationTable& table, const std::string& label,

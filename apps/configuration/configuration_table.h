@@ -390,8 +390,9 @@ class ConfigurationTable {
     });
   }
 
-  // `check` is called after the table is read; it checks the rules between its keys.
-  void check(std::function<void(ReadTable&)> check) { check_ = std::move(check); }
+  // `check` is called after the table is read; it checks the rules between its keys. There may be
+  // several, which are called in this order.
+  void check(std::function<void(ReadTable&)> check) { checks_.push_back(std::move(check)); }
 
   // ---- For readers of the description ----
 
@@ -429,8 +430,8 @@ class ConfigurationTable {
   // The references in the values of its keys, in the order in which they were stored.
   const std::vector<Reference>& shard_references() const noexcept { return shard_references_; }
   const std::vector<Reference>& group_references() const noexcept { return group_references_; }
-  void run_check(ReadTable& read) const {
-    if (check_) check_(read);
+  void run_checks(ReadTable& read) const {
+    for (const auto& check : checks_) check(read);
   }
 
  private:
@@ -454,7 +455,7 @@ class ConfigurationTable {
   bool is_sample_;
   std::deque<Key> keys_;  // a deque: references stay valid
   std::deque<Child> children_;
-  std::function<void(ReadTable&)> check_;
+  std::vector<std::function<void(ReadTable&)>> checks_;
   std::vector<Reference> shard_references_;
   std::vector<Reference> group_references_;
 };

@@ -7,6 +7,7 @@
 #include "apps/boot/service_context.h"
 #include "apps/services/service_plan.h"
 #include "platform/secret_file.h"
+#include "transport/tls/tls_credentials.h"
 
 namespace bedplate {
 namespace {

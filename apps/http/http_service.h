@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "apps/boot/tls_part.h"
 #include "apps/connections/connection_thread.h"
 #include "apps/http/http_session.h"
 #include "apps/http/http_settings.h"
 #include "apps/services/service.h"
+#include "apps/services/tls_part.h"
 #include "platform/recent_lines.h"
 
 namespace bedplate {

@@ -1,8 +1,7 @@
 #include "apps/http/http_settings.h"
 
-#include "apps/boot/tls_part.h"
 #include "apps/configuration/configuration_table.h"
-#include "apps/configuration/read_table.h"
+#include "apps/services/tls_keys.h"
 
 namespace bedplate {
 namespace {
@@ -10,15 +9,6 @@ namespace {
 constexpr uint64_t kListenersMax = 8;
 constexpr uint64_t kConnectionsMax = 1024;
 constexpr uint16_t kPort = 9464;
-
-void check_tls(ReadTable& read, const TlsFiles& files) {
-  check_tls_certificate(read);
-  if (!files.is_empty() && tls_part() == nullptr) {
-    read.refuse_value("tls_certificate", "this program has no TLS linked in",
-                      "link it with bedplate-tls (pkg-config; CMake: Bedplate::tls), or leave the "
-                      "key out");
-  }
-}
 
 }  // namespace
 
@@ -33,8 +23,9 @@ void describe(ConfigurationTable& table, HttpSettings& settings) {
   table.addresses("listen", &settings.listen, 1, kListenersMax)
       .otherwise("[\"tcp:127.0.0.1:9464\"]")
       .unique()
-      .help("The addresses at which HTTP is served ([http.md](http.md)). An address that other "
-            "machines can reach needs a token or client certificates.");
+      .help("The addresses at which HTTP is served, or HTTPS if there is a certificate "
+            "([http.md](http.md)). An address that other machines can reach needs a token or "
+            "client certificates.");
   table.addresses("image_listen", &settings.image_listen, 1, kListenersMax)
       .otherwise("those of listen")
       .unique()
@@ -44,18 +35,10 @@ void describe(ConfigurationTable& table, HttpSettings& settings) {
       .help("A file with the token, of 16 to 256 bytes, that each request must carry: "
             "`Authorization: Bearer TOKEN`. It is read at boot, before root is given up; it is "
             "readable by its owner alone, or belongs to root with mode 0640.");
-  table.path("tls_certificate", &settings.tls.certificate, 1, 255)
-      .otherwise("none: plain HTTP")
-      .help("The server's certificate, in PEM, followed by the intermediate certificates; all "
-            "of `listen` is then HTTPS ([http.md](http.md#tls)).");
-  table.path("tls_key", &settings.tls.key, 1, 255)
-      .otherwise("none: there is no certificate")
-      .help("The private key of `tls_certificate`. Its file is readable by its owner alone, or "
-            "belongs to root with mode 0640.");
-  table.path("tls_client_authorities", &settings.tls.client_authorities, 1, 255)
-      .otherwise("none: no client is asked for a certificate")
-      .help("Certificates of authorities, in PEM: a client must present a certificate signed by "
-            "one of them or, if there is a `token_file`, the token.");
+  describe_tls_keys(table, &settings.tls,
+                    {.page = "http.md#tls",
+                     .has_shared_keys = false,
+                     .or_else = " or, if there is a `token_file`, the token"});
   table.text("host", &settings.host, 1, 253)
       .otherwise("no name")
       .help("A host name that requests may use, besides addresses and `localhost`. A request "
@@ -63,7 +46,6 @@ void describe(ConfigurationTable& table, HttpSettings& settings) {
   table.integer("max_connections", &settings.max_connections, 1, kConnectionsMax)
       .help("The most open connections. Their memory is planned; a further one replaces an idle "
             "one, or is refused if all are busy.");
-  table.check([&settings](ReadTable& read) { check_tls(read, settings.tls); });
 }
 
 }  // namespace bedplate

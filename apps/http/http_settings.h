@@ -1,4 +1,4 @@
-// [http] of the configuration, with the check of settings that depend on each other.
+// [http] of the configuration.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "transport/sockets/socket_address.h"
-#include "transport/tls/tls_credentials.h"
+#include "transport/tls/tls_files.h"
 
 namespace bedplate {
 

@@ -1,9 +1,11 @@
 #include "apps/tls/tls_connection.h"
 
+#include <deque>
 #include <utility>
 
 #include "platform/assert.h"
 #include "transport/tls/tls_failures.h"
+#include "transport/tls/tls_streams.h"
 
 namespace bedplate {
 
@@ -139,8 +141,10 @@ namespace {
 
 class OpenSslServer final : public TlsServer {
  public:
-  OpenSslServer(const char* where, const char* heap_owner) noexcept
-      : environment_{.where = where, .credentials = TlsCredentials(heap_owner)} {}
+  OpenSslServer(std::string where, std::string heap_owner) noexcept
+      : where_(std::move(where)),
+        heap_owner_(std::move(heap_owner)),
+        environment_{.where = where_.c_str(), .credentials = TlsCredentials(heap_owner_.c_str())} {}
 
   bool load(const TlsFiles& files, std::vector<Error>* problems) override {
     return environment_.credentials.load(files, environment_.where, problems);
@@ -149,9 +153,21 @@ class OpenSslServer final : public TlsServer {
                                           TlsCounters& counters) override {
     return std::make_unique<TlsConnection>(environment_, inner, counters);
   }
+  std::unique_ptr<StreamLayers> make_layers(const TlsLayersOptions& options) override {
+    const TlsEnvironment environment = {.sockets = options.sockets,
+                                        .credentials = &environment_.credentials,
+                                        .counters = options.counters,
+                                        .log_limit = &log_limits_.emplace_back(10),
+                                        .where = where_.c_str()};
+    return std::make_unique<TlsStreams>(environment, options.memory, options.local,
+                                        options.elsewhere);
+  }
 
  private:
+  const std::string where_;
+  const std::string heap_owner_;
   TlsConnectionEnvironment environment_;
+  std::deque<LogLimit> log_limits_;  // one for each shard
 };
 
 }  // namespace
@@ -159,7 +175,7 @@ class OpenSslServer final : public TlsServer {
 
 extern "C" const bedplate::TlsPart bedplate_tls_part;
 const bedplate::TlsPart bedplate_tls_part = {
-    [](const char* where, const char* heap_owner) -> std::unique_ptr<bedplate::TlsServer> {
-      return std::make_unique<bedplate::OpenSslServer>(where, heap_owner);
+    [](std::string where, std::string heap_owner) -> std::unique_ptr<bedplate::TlsServer> {
+      return std::make_unique<bedplate::OpenSslServer>(std::move(where), std::move(heap_owner));
     },
     sizeof(bedplate::TlsConnection)};

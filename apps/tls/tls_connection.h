@@ -13,8 +13,10 @@
 
 #include <cstddef>
 
-#include "apps/boot/tls_part.h"
+#include "apps/services/tls_part.h"
+#include "platform/log_limit.h"
 #include "platform/units.h"
+#include "transport/tls/tls_credentials.h"
 #include "transport/tls/tls_session.h"
 
 namespace bedplate {

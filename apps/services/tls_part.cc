@@ -1,0 +1,10 @@
+#include "apps/services/tls_part.h"
+
+// tls_connection.cc defines it.
+extern "C" [[gnu::weak]] const bedplate::TlsPart bedplate_tls_part;
+
+namespace bedplate {
+
+const TlsPart* tls_part() noexcept { return &bedplate_tls_part; }
+
+}  // namespace bedplate
