@@ -14,11 +14,10 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/numa.h"
+#include "transport/tls/tls_credentials.h"
 
 namespace bedplate {
 namespace {
-
-constexpr uint32_t kTlsBudget = 64;  // streams in one poll
 
 // The NUMA node from the volume's settings or of its drive; kAnyNode: unknown.
 int node_of(const VolumeSettings& volume) {
@@ -57,6 +56,12 @@ std::string store_name_of(const VolumeSettings& volume) {
 std::string key_of(const VolumeSettings& volume) {
   const char* key = volume.is_rbd() ? "rbd" : volume.file.empty() ? "device" : "file";
   return std::string(key) + " of volume " + volume.name;
+}
+
+// The terms of the listening socket `fd`, with the layers of its connections.
+nbd::Tls tls_of(const StreamLayers* tls, int fd) {
+  if (tls == nullptr) return nbd::Tls::kNone;
+  return tls->use_on(fd) == LayerUse::kOffered ? nbd::Tls::kOffered : nbd::Tls::kRequired;
 }
 
 }  // namespace
@@ -133,33 +138,21 @@ void BlockService::assign_shards(const Configuration& configuration,
 
 Result<void> BlockService::plan(ServicePlan& plan) {
   options_ = options(plan);
-  settings_.plain_text = plan.plain_text();
-  settings_.tls.user = plan.configuration().appliance.user;
   const std::vector<uint32_t> shards = volume_shards(plan);
   assign_shards(plan.configuration(), shards);
-  std::vector<SegmentRequest> segments = plan_block_server(options_);
-  if (has_tls()) {
-    segments[0].carves.push_back({"tls:blockd", TlsStreams::bytes_for(settings_.max_connections)});
-  }
-  for (const SegmentRequest& request : segments) {
+  for (const SegmentRequest& request : plan_block_server(options_)) {
     plan.segment(request.owner, request.carves, request.placement);
   }
   const uint32_t shard = settings_.connections_shard;
   plan.connections(shard, settings_.max_connections, "max_connections");
   plan.timers(shard, settings_.max_connections);
-  plan.sources(shard, has_tls() ? 2 : 1);
+  plan.sources(shard, 1);
   for (const uint32_t each : volume_shards_) plan.sources(each, 1);
-  plan.listen("listen", settings_.listen, settings_.image_listen,
-              {.encryption = has_tls() ? Encryption::kOffered : Encryption::kNone,
-               .tls_cure = "set tls_certificate or tls_shared_keys in [blockd]"});
   plan.counters<nbd::ConnectionCounters>("connections");
+  plan.tls(shard, settings_.max_connections, settings_.tls,
+           {.heap_owner = TlsCredentials::kHeapOwner});
+  plan.listen("listen", settings_.listen, settings_.image_listen);
   plan_trace(plan);
-  if (has_tls()) {
-    plan.counters<TlsCounters>("tls");
-    plan.kept_heap(TlsCredentials::kHeapOwner,
-                   TlsCredentials::heap_bytes(settings_.max_connections),
-                   static_cast<uint32_t>(plan.configuration().shards.size()));
-  }
   drives_.clear();
   rbd_images_.clear();
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
@@ -182,10 +175,6 @@ Result<void> BlockService::plan(ServicePlan& plan) {
     if (volume.is_rbd()) plan.descriptors(1, nullptr);  // the socket to its child
   }
   drives_.plan(plan);
-  for (const std::string* path : {&settings_.tls.certificate, &settings_.tls.key,
-                                  &settings_.tls.client_authorities, &settings_.tls.shared_keys}) {
-    if (!path->empty()) plan.image_file(*path);
-  }
   if (rbd_images_.is_empty()) return {};
   plan.module("rbd");
   plan.image_file(settings_.ceph.keyring);
@@ -203,7 +192,6 @@ void BlockService::plan_trace(ServicePlan& plan) const {
 // Finds problems that opening the files does not find.
 void BlockService::preflight(std::vector<Error>* problems) {
   drives_.preflight(problems);
-  if (!settings_.tls.is_empty()) TlsCredentials().load(settings_.tls, "[blockd]", problems);
   for (const VolumeSettings& volume : settings_.volumes) {
     struct stat status {};
     if (volume.path().empty() || stat(volume.path().c_str(), &status) != 0) continue;
@@ -257,39 +245,6 @@ Result<void> BlockService::open_volume(ServiceContext& context, size_t volume_in
   return {};
 }
 
-// Loads the TLS files, while the process may still read them.
-Result<void> BlockService::prepare() {
-  std::vector<Error> problems;
-  if (settings_.tls.is_empty() || credentials_.load(settings_.tls, "[blockd]", &problems)) {
-    return {};
-  }
-  return problems.front();
-}
-
-nbd::Tls BlockService::tls_of(int listener) const {
-  if (tls_ == nullptr) return nbd::Tls::kNone;
-  return tls_->use_on(listener) == LayerUse::kOffered ? nbd::Tls::kOffered : nbd::Tls::kRequired;
-}
-
-Result<void> BlockService::connect_tls(ServiceContext& context) {
-  BP_TRY_ASSIGN(const auto counters, context.counters<TlsCounters>("tls"));
-  // A [[limit]] of the configuration is set later and wins.
-  limit_heap_owner(credentials_.owner(), TlsCredentials::heap_bytes(settings_.max_connections));
-  BP_TRY_ASSIGN(const auto memory, context.carve("tls:blockd"));
-  const auto use_if = [](bool is_plain_served) {
-    return is_plain_served ? LayerUse::kOffered : LayerUse::kRequired;
-  };
-  const TlsEnvironment environment = {.sockets = &context.sockets(settings_.connections_shard),
-                                      .credentials = &credentials_,
-                                      .counters = counters,
-                                      .log_limit = &tls_log_limit_,
-                                      .where = "[blockd]"};
-  tls_ = std::make_unique<TlsStreams>(environment, memory,
-                                      use_if(settings_.plain_text != PlainText::kRefused),
-                                      use_if(settings_.plain_text == PlainText::kAllowed));
-  return {};
-}
-
 Result<void> BlockService::create(ServiceContext& context) {
   const uint32_t connections = settings_.connections_shard;
   BP_TRY_ASSIGN(const auto connection_counters,
@@ -310,8 +265,7 @@ Result<void> BlockService::create(ServiceContext& context) {
     wiring.volume_loops.push_back(&context.loop(shard));
     volume_sockets_[shard] = &context.sockets(shard);
   }
-  if (has_tls()) BP_TRY(connect_tls(context));
-  wiring.tls = tls_.get();
+  BP_TRY_ASSIGN(wiring.tls, context.tls(connections));
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
   const auto open_one = [&](size_t index, Volume& volume) {
     return open_volume(context, index, volume);
@@ -323,10 +277,9 @@ Result<void> BlockService::create(ServiceContext& context) {
   // Polled after the volumes, so that the drives' commands leave in the same round.
   BP_TRY(drives_.add_sources(context));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
-  if (tls_ != nullptr) BP_TRY(context.add_source(connections, *tls_, kTlsBudget));
   BP_TRY_ASSIGN(const auto listeners, context.listeners("listen"));
   for (const Fd& socket : listeners) {
-    server_.add_listener(socket.number(), tls_of(socket.number()));
+    server_.add_listener(socket.number(), tls_of(wiring.tls, socket.number()));
   }
   return {};
 }

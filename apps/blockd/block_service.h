@@ -16,8 +16,6 @@
 #include "apps/blockd/stores/rbd_images.h"
 #include "apps/blockd/volume.h"
 #include "apps/services/service.h"
-#include "transport/tls/tls_credentials.h"
-#include "transport/tls/tls_streams.h"
 
 namespace bedplate {
 
@@ -27,7 +25,6 @@ class BlockService final : public Service {
   void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
   Result<void> plan(ServicePlan& plan) override;
   void preflight(std::vector<Error>* problems) override;
-  Result<void> prepare() override;
   Result<void> create(ServiceContext& context) override;
   void start(uint32_t shard) noexcept override;
   void tick() noexcept override;
@@ -50,9 +47,6 @@ class BlockService final : public Service {
   void plan_trace(ServicePlan& plan) const;
   void assign_shards(const Configuration& configuration, const std::vector<uint32_t>& shards);
   static void tell_silence(Volume& volume, const VolumeSettings& settings) noexcept;
-  bool has_tls() const noexcept { return !settings_.tls.is_empty(); }
-  nbd::Tls tls_of(int listener) const;
-  Result<void> connect_tls(ServiceContext& context);
   Result<FilePlan> file_plan(size_t volume_index);
   bool find_volume(ControlCall& call) noexcept;
   void list_volumes(ControlCall& call) noexcept;
@@ -72,9 +66,6 @@ class BlockService final : public Service {
   NvmeDrives drives_;  // of the last plan
   RbdBus rbd_bus_;
   RbdImages rbd_images_{rbd_bus_};  // of the last plan
-  TlsCredentials credentials_;
-  std::unique_ptr<TlsStreams> tls_;  // nullptr: no TLS
-  LogLimit tls_log_limit_{10};
   BlockServer server_;
   std::map<uint32_t, StreamSockets*> volume_sockets_;  // by shard
   std::atomic<bool> is_draining_{false};

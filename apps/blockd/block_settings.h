@@ -55,7 +55,6 @@ struct BlockdSettings {
   uint32_t handshake_timeout_ms = 10000;
   uint32_t client_timeout_s = 60;  // 0: no timeout
   TlsFiles tls;
-  PlainText plain_text = PlainText::kLocal;  // set by plan(), as is tls.user
   CephSettings ceph;
   std::vector<VolumeSettings> volumes;
 };

@@ -127,7 +127,10 @@ Result<void> Appliance::reserve() {
   return {};
 }
 
-Result<void> Appliance::prepare_services() { return call_services("preparing", &Service::prepare); }
+Result<void> Appliance::prepare_services() {
+  BP_TRY_ASSIGN(tls_, load_planned_tls(plan_.services));
+  return call_services("preparing", &Service::prepare);
+}
 
 // Called while there is no other thread, so that later threads inherit the credentials.
 Result<void> Appliance::change_user() {
@@ -311,11 +314,12 @@ Result<void> Appliance::create_services() {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner_of(*needs.service));
     contexts_.push_back(std::make_unique<ServiceContext>(needs, runtime, opened_.listeners[i],
-                                                         opened_.datagrams[i]));
+                                                         opened_.datagrams[i], tls_[i].get()));
     BP_TRY(check_stop());
     supervision_.begins("creating", needs.service->name());
     BP_TRY(call_service(*needs.service, "creating",
                         [&] { return needs.service->create(*contexts_.back()); }));
+    BP_TRY(contexts_.back()->created());
   }
   signals_.count_in(counters_.runtime<SignalCounters>("signals"));
   if (!plan_.vfio_devices().empty()) vfio_counters_ = &counters_.runtime<VfioCounters>("vfio");

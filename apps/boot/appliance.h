@@ -9,7 +9,7 @@
 //                           appliance holds its name, and has its sockets and files open
 //       take_all():         in this order; it ends between two steps if it is told to stop
 //         reserve()           the memory of the plan, locked; the heap gets its part
-//         prepare_services()  all that needs root's rights
+//         prepare_services()  all that needs root's rights; the keys of their TLS are read
 //         change_user()       root is given up
 //         start_shards()      a thread for each, which waits; its devices register the pool
 //         make_messengers(), create_peers(), create_messaging()
@@ -55,6 +55,7 @@
 #include "apps/counters/counters_file.h"
 #include "apps/services/service.h"
 #include "apps/services/service_drains.h"
+#include "apps/services/tls_part.h"
 #include "platform/name_lock.h"
 #include "transport/vfio/vfio_pool.h"
 
@@ -147,6 +148,7 @@ class Appliance {
   CoreWatch core_watch_;
   ServiceDrains drains_;
   ApplianceSignals signals_;
+  std::vector<std::unique_ptr<TlsServer>> tls_;  // of each service; nullptr: none
   // Declared after what they use, so that the shards stop first at destruction.
   std::vector<std::unique_ptr<ServiceContext>> contexts_;
   std::vector<std::unique_ptr<ShardMessenger>> messengers_;  // of each shard; nullptr: none

@@ -25,10 +25,15 @@ namespace bedplate {
 
 namespace {
 
-Result<void> check_limits(const Configuration& configuration) {
+Result<void> check_limits(const Configuration& configuration,
+                          const std::vector<ServiceNeeds>& services) {
   std::vector<std::string> owners = {"heap", "heap:runtime"};
-  for (const Service* service : configuration.services) {
-    owners.push_back("heap:" + std::string(service->name()));
+  const auto add = [&owners](std::string owner) {
+    if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
+  };
+  for (const ServiceNeeds& service : services) {
+    add("heap:" + service.name);
+    for (const CarvePlan& kept : service.kept_heaps) add(std::string(kept.owner.view()));
   }
   for (const LimitSettings& limit : configuration.limits) {
     if (std::find(owners.begin(), owners.end(), limit.owner) != owners.end()) continue;
@@ -301,8 +306,8 @@ std::vector<std::string> AppliancePlan::vfio_devices() const {
 }
 
 Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
-  BP_TRY(check_limits(configuration));
   BP_TRY_ASSIGN(auto services, plan_services(configuration));
+  BP_TRY(check_limits(configuration, services));
   BP_TRY(check_activation(services));
   BP_TRY_ASSIGN(auto names, number_messages(services));
   const bool has_shard_group = is_shard_group_needed(services, configuration.shards.size());

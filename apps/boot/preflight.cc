@@ -510,6 +510,7 @@ std::vector<Error> preflight(const Configuration& configuration, const Appliance
   check_users(configuration, &problems);
   check_appliance_user(configuration, plan, &problems);
   check_vfio_devices(configuration, plan, &problems);
+  check_planned_tls(plan.services, &problems);
   for (Service* service : configuration.services) {
     auto looked = call_service(*service, "checking the machine", [&] {
       service->preflight(&problems);

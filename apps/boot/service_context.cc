@@ -9,19 +9,27 @@
 #include "apps/boot/shard_messenger.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/listeners.h"
+#include "apps/services/tls_part.h"
 #include "transport/sockets/datagram_network.h"
+#include "transport/sockets/stream_layer.h"
 #include "transport/udp/udp_socket.h"
 
 namespace bedplate {
 
+// The most connections that go on in one poll of a shard's TLS.
+static constexpr uint32_t kTlsBudget = 64;
+
 ServiceContext::ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
-                               std::span<const Listeners> listeners, std::span<Fd> datagrams)
+                               std::span<const Listeners> listeners, std::span<Fd> datagrams,
+                               TlsServer* tls)
     : needs_(needs),
       runtime_(runtime),
       listeners_(listeners),
       source_counts_(runtime.shards.size()),
       datagrams_(datagrams),
-      datagram_sockets_(needs.datagrams.size()) {
+      datagram_sockets_(needs.datagrams.size()),
+      tls_(tls),
+      layers_(needs.tls ? needs.tls->shards.size() : 0) {
   BP_DCHECK(needs.service != nullptr && needs.shards.size() == runtime.shards.size());
   BP_DCHECK(listeners.size() == needs.listens.size());
   BP_DCHECK(datagrams.size() == needs.datagrams.size());
@@ -134,6 +142,50 @@ Result<std::span<const Fd>> ServiceContext::listeners(std::string_view key) cons
     if (needs_.listens[i].key == key) return std::span<const Fd>(listeners_[i].sockets());
   }
   return defect("listening at the addresses of " + std::string(key), "they are not planned");
+}
+
+Result<StreamLayers*> ServiceContext::tls(uint32_t shard) {
+  BP_ASSERT(shard < shard_count());
+  BP_DCHECK(!runtime_.pool.is_sealed());
+  BP_KEEPS_VALID(*this);
+  const std::string doing = "taking TLS for shard " + runtime_.configuration.shards[shard].name;
+  const auto has_it = [shard](const TlsShardNeed& need) { return need.shard == shard; };
+  if (!needs_.tls) return defect(doing, "it is not planned");
+  const std::vector<TlsShardNeed>& all = needs_.tls->shards;
+  const auto need = std::find_if(all.begin(), all.end(), has_it);
+  if (need == all.end()) return defect(doing, "it is not planned there");
+  if (needs_.tls->files.is_empty()) return nullptr;
+  std::unique_ptr<StreamLayers>& layers = layers_[static_cast<size_t>(need - all.begin())];
+  if (layers != nullptr) return defect(doing, "it was handed out before");
+  BP_ASSERT(tls_ != nullptr);
+  BP_TRY_ASSIGN(const auto memory, carve(need->streams));
+  BP_TRY_ASSIGN(const auto counted, counters<TlsCounters>(kTlsCounters, need->counters));
+  const PlainText plain_text = needs_.tls->plain_text;
+  const auto use_if = [](bool may_be_plain) {
+    return may_be_plain ? LayerUse::kOffered : LayerUse::kRequired;
+  };
+  layers = tls_->make_layers({.sockets = &sockets(shard),
+                              .counters = counted,
+                              .memory = memory,
+                              .local = use_if(plain_text != PlainText::kRefused),
+                              .elsewhere = use_if(plain_text == PlainText::kAllowed)});
+  return layers.get();
+}
+
+Result<void> ServiceContext::created() {
+  if (!needs_.tls || needs_.tls->files.is_empty()) return {};
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const uint32_t shard = needs_.tls->shards[i].shard;
+    if (layers_[i] == nullptr) {
+      return error_while("%s: serving connections on shard %s", needs_.name.c_str(),
+                         runtime_.configuration.shards[shard].name.c_str())
+          .set_answer("they would have no TLS, which is planned")
+          .set_cure("this is a defect of the service: create() must give ServiceContext::tls() to "
+                    "its server");
+    }
+    BP_TRY(add_source(shard, *layers_[i], kTlsBudget));
+  }
+  return {};
 }
 
 Result<File*> ServiceContext::file(std::string_view name) const {

@@ -37,6 +37,8 @@ class PinnedPool;
 class ServiceDrains;
 class Shard;
 class ShardMessenger;
+class StreamLayers;
+class TlsServer;
 class UdpSocket;
 class VerbsProvider;
 class VfioPool;
@@ -58,9 +60,10 @@ struct ServiceRuntime {
 class ServiceContext {
  public:
   // `listeners`: one element for each of needs.listens; `datagrams`: one for each of
-  // needs.datagrams (open_datagrams()).
+  // needs.datagrams (open_datagrams()); `tls`: of the service (load_planned_tls()), nullptr: none.
   ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& runtime,
-                 std::span<const Listeners> listeners, std::span<Fd> datagrams);
+                 std::span<const Listeners> listeners, std::span<Fd> datagrams,
+                 TlsServer* tls = nullptr);
   ServiceContext(const ServiceContext&) = delete;
   ServiceContext& operator=(const ServiceContext&) = delete;
   ~ServiceContext();
@@ -103,6 +106,12 @@ class ServiceContext {
   // The listening sockets that were planned under `key`, in the order of its addresses; the runtime
   // closes them. Errors: none were planned.
   Result<std::span<const Fd>> listeners(std::string_view key) const;
+
+  // TLS for the connections of `shard`, for StreamServerOptions::layers; nullptr: the configuration
+  // has no keys for it. plain_text says on which listeners clients need not speak it. The loop
+  // polls it behind the service's own sources. Call it once for each shard. Errors: it was not
+  // planned, or was handed out before.
+  Result<StreamLayers*> tls(uint32_t shard);
 
   // The file that was planned as `name`, open; its operations begin on its shard's thread, from
   // start() on. Errors: it was not planned.
@@ -155,6 +164,10 @@ class ServiceContext {
   // The memory of [[verbs.export]] `name`, even without a device; empty: no such export.
   std::span<std::byte> exported(std::string_view name) const noexcept;
 
+  // Ends create(), for the runtime: adds the sources of TLS. Errors: the service has planned TLS,
+  // and has not taken it, so its connections would be in clear.
+  Result<void> created();
+
   bool is_valid() const noexcept;
 
  private:
@@ -168,6 +181,8 @@ class ServiceContext {
   std::span<Fd> datagrams_;
   std::vector<DatagramSocket*> datagram_sockets_;  // of each that is planned; nullptr: not made
   std::vector<std::unique_ptr<UdpSocket>> udp_sockets_;
+  TlsServer* const tls_;
+  std::vector<std::unique_ptr<StreamLayers>> layers_;  // of each shard with TLS; nullptr: not made
 };
 
 }  // namespace bedplate

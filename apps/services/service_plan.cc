@@ -6,9 +6,13 @@
 #include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/service.h"
+#include "apps/services/tls_part.h"
 #include "platform/numa.h"
 #include "platform/text.h"
 #include "transport/sockets/datagram_network.h"
+#include "transport/tls/tls_counters.h"
+#include "transport/tls/tls_credentials.h"
+#include "transport/tls/tls_streams.h"
 #include "transport/udp/udp_socket.h"
 #include "transport/vfio/pci_device.h"
 
@@ -117,6 +121,7 @@ void ServicePlan::refuse(const std::string& doing, const std::string& answer,
 
 Result<ServiceNeeds> ServicePlan::take() {
   BP_DCHECK_SLOW(is_valid());
+  add_tls_carves();
   add_datagram_segments();
   if (is_refused_) return first_;
   return std::move(needs_);
@@ -269,6 +274,68 @@ void ServicePlan::add_datagram_segments() {
   }
 }
 
+void ServicePlan::tls(uint32_t shard, uint32_t connection_count, const TlsFiles& files,
+                      const TlsTerms& terms) {
+  BP_KEEPS_VALID(*this);
+  if (find_shard(shard, "TLS") == nullptr) return;
+  const std::string doing = "TLS on shard " + configuration_.shards[shard].name;
+  const auto defect = [&](const char* answer) {
+    refuse(doing, answer, "this is a defect of the service");
+  };
+  const auto is_it = [shard](const TlsShardNeed& need) { return need.shard == shard; };
+  if (!needs_.listens.empty()) return defect("its listeners were planned before");
+  if (!needs_.tls) {
+    needs_.tls.emplace();
+    needs_.tls->files = files;
+    needs_.tls->files.user = configuration_.appliance.user;
+    needs_.tls->plain_text = plain_text();
+    needs_.tls->heap_owner =
+        terms.heap_owner == nullptr ? "heap:tls-" + needs_.name : terms.heap_owner;
+    for (const std::string* path :
+         {&files.certificate, &files.key, &files.client_authorities, &files.shared_keys}) {
+      if (!path->empty()) image_file(*path);
+    }
+  } else if (std::any_of(needs_.tls->shards.begin(), needs_.tls->shards.end(), is_it)) {
+    return defect("it is planned already");
+  }
+  const bool is_first = needs_.tls->shards.empty();
+  const std::string what = is_first ? "tls" : "tls-" + std::to_string(shard);
+  needs_.tls->shards.push_back(
+      {shard, connection_count, OwnerName(what, needs_.name), terms.counters});
+  if (files.is_empty()) return;
+  if (tls_part() == nullptr) {
+    return refuse(doing, "this program has no TLS linked in",
+                  "link it with bedplate-tls (pkg-config; CMake: Bedplate::tls)");
+  }
+  counters<TlsCounters>(kTlsCounters, terms.counters);
+  kept_heap(OwnerName(needs_.tls->heap_owner), TlsCredentials::heap_bytes(connection_count),
+            static_cast<uint32_t>(configuration_.shards.size()));
+  sources(shard, 1);
+}
+
+// Adds them to a segment that the service has near the shard anyway: a pool has few segments.
+void ServicePlan::add_tls_carves() {
+  BP_KEEPS_VALID(*this);
+  if (!needs_.tls || needs_.tls->files.is_empty()) return;
+  for (const TlsShardNeed& need : needs_.tls->shards) {
+    const CarvePlan carve = {need.streams, TlsStreams::bytes_for(need.connection_count)};
+    const Placement wish = placement(need.shard);
+    const auto is_near = [&wish](const SegmentRequest& request) {
+      return request.is_for_devices && request.placement.pages == wish.pages &&
+             request.placement.node == wish.node;
+    };
+    const auto there = std::find_if(needs_.segments.begin(), needs_.segments.end(), is_near);
+    if (there == needs_.segments.end()) {
+      segment(need.streams, {carve}, wish);
+    } else if (is_new(kCarveNames, std::string(carve.owner.view()))) {
+      there->carves.push_back(carve);
+    } else {
+      refuse("the memory of TLS", "the carve " + std::string(carve.owner.view()) + " is planned",
+             "this is a defect of the service");
+    }
+  }
+}
+
 void ServicePlan::messages(uint32_t shard) {
   BP_KEEPS_VALID(*this);
   ShardNeeds* needs = find_shard(shard, "messages");
@@ -278,6 +345,16 @@ void ServicePlan::messages(uint32_t shard) {
 PlainText ServicePlan::plain_text() const {
   const auto said = configuration_.plain_text.find(needs_.name);
   return said == configuration_.plain_text.end() ? PlainText::kLocal : said->second;
+}
+
+ListenTerms ServicePlan::with_planned_tls(ListenTerms terms) const {
+  if (!needs_.tls || terms.encryption != Encryption::kNone) return terms;
+  if (!needs_.tls->files.is_empty()) {
+    terms.encryption = Encryption::kOffered;
+  } else if (terms.tls_cure.empty() && tls_part() != nullptr) {
+    terms.tls_cure = "set tls_certificate or tls_shared_keys in [" + needs_.name + "]";
+  }
+  return terms;
 }
 
 LocalOnly ServicePlan::local_only(const ListenTerms& terms) const {
@@ -291,8 +368,9 @@ LocalOnly ServicePlan::local_only(const ListenTerms& terms) const {
 }
 
 void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses,
-                         const std::vector<SocketAddress>& in_image, const ListenTerms& terms) {
+                         const std::vector<SocketAddress>& in_image, const ListenTerms& wanted) {
   BP_KEEPS_VALID(*this);
+  const ListenTerms terms = with_planned_tls(wanted);
   const auto is_it = [key](const ListenNeed& need) { return need.key == key; };
   if (std::any_of(needs_.listens.begin(), needs_.listens.end(), is_it)) {
     return refuse(std::string("the addresses of ") + key, "they are planned already",

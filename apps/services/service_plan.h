@@ -23,6 +23,7 @@
 #include "apps/counters/trace_table.h"
 #include "apps/services/planned_datagrams.h"
 #include "apps/services/planned_files.h"
+#include "apps/services/planned_tls.h"
 #include "pinned_pool/plan.h"
 #include "platform/counter_table.h"
 #include "transport/sockets/datagram_socket.h"
@@ -70,6 +71,14 @@ struct ListenTerms {
   SocketAccess access = {};  // to Unix sockets
 };
 
+// The differences between services with TLS. `heap_owner`: OpenSSL's memory is charged to it;
+// nullptr: "heap:tls-NAME". `counters`: the instance of the shard's TlsCounters, if the service has
+// TLS on several shards.
+struct TlsTerms {
+  const char* heap_owner = nullptr;
+  std::string counters = {};
+};
+
 // Addresses under one key of a service's table.
 struct ListenNeed {
   std::string key;
@@ -98,6 +107,7 @@ struct ServiceNeeds {
   std::vector<ListenNeed> listens;
   std::vector<DatagramNeed> datagrams;
   std::vector<FileNeed> files;
+  std::optional<TlsNeed> tls;
   std::vector<CounterSet> counters;
   std::optional<TraceDescription> trace;
   std::vector<std::string> messages;  // names with the service's prefix
@@ -160,10 +170,19 @@ class ServicePlan {
                        std::string_view network = "",
                        std::optional<DatagramOpening> opening = std::nullopt);
 
+  // TLS for the connections of `shard`, at most `connection_count`, for ServiceContext::tls: the
+  // memory of their layers and of OpenSSL, a poll source, the counters ("tls"). The runtime reads
+  // `files` (tls_keys.h describes their keys), the same for each shard, before the service's
+  // prepare(); their problems are in its one report. Without files there is no TLS, and nothing is
+  // planned. Each shard is planned once, before listen(), which then knows that clients may speak
+  // TLS.
+  void tls(uint32_t shard, uint32_t connection_count, const TlsFiles& files,
+           const TlsTerms& terms = {});
+
   // Sockets that the runtime opens before anything is taken, and closes, for
   // ServiceContext::listeners. The first process of an image opens `in_image` instead, unless it is
-  // empty. A service serves this machine alone if terms.local_only says so, or if it has no TLS and
-  // plain_text() is not kAllowed. Then an address in either list that others can reach is refused
+  // empty. With TLS planned by tls(), `terms` need not say so. A service serves this machine alone
+  // if terms.local_only says so, or if it has no TLS and plain_text() is not kAllowed. Then an address in either list that others can reach is refused
   // here; Listeners::open refuses such a passed socket. Without TLS and with plain_text() kRefused,
   // every address is refused. Each key is planned once.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
@@ -232,6 +251,7 @@ class ServicePlan {
   ShardNeeds* find_shard(uint32_t shard, const char* doing);
   DatagramNetwork* find_network(const std::string& doing, std::string_view name);
   void add_datagram_segments();
+  void add_tls_carves();
   void add_counters(CounterSet set);
   enum NameKind { kCarveNames, kDatagramNames, kFileNames, kCounterNames, kNameKindCount };
   // Whether the name is new among those of this kind.
@@ -239,6 +259,7 @@ class ServicePlan {
     return names_[kind].insert(std::move(name)).second;
   }
   bool check_counter(const CounterSet& set, const CounterDescription& counter);
+  ListenTerms with_planned_tls(ListenTerms terms) const;
   LocalOnly local_only(const ListenTerms& terms) const;
   void refuse(const std::string& doing, const std::string& answer, const std::string& cure);
 

@@ -20,6 +20,7 @@ ROOTS = (
     "apps/program/program.h",
     "apps/services/service.h",
     "apps/services/service_plan.h",
+    "apps/services/tls_keys.h",
     "apps/boot/service_context.h",
     "alloc/added_heap.h",
     "alloc/buffer_pool_datapath.h",

@@ -8,12 +8,15 @@
 #include "apps/boot/shard.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/service_drains.h"
+#include "apps/services/tls_part.h"
 #include "platform/cpu.h"
 #include "platform/name_lock.h"
 #include "tests/apps/boot/service_rig.h"
 #include "tests/apps/tsrelay/relay_rig.h"
 #include "tests/support/pool_fixture.h"
+#include "tests/transport/sockets/flip_layer.h"
 #include "transport/sockets/datagram_network.h"
+#include "transport/tls/tls_streams.h"
 #include "transport/vfio/vfio_pool.h"
 
 using namespace bedplate;
@@ -30,6 +33,18 @@ int usable_core() {
   while (!cpu_is_usable(cpu)) ++cpu;
   return cpu;
 }
+
+struct FakeTls final : TlsServer {
+  bool load(const TlsFiles&, std::vector<Error>*) override { return true; }
+  std::unique_ptr<ConnectionSession> wrap(ConnectionSession&, TlsCounters&) override {
+    return nullptr;
+  }
+  std::unique_ptr<StreamLayers> make_layers(const TlsLayersOptions& wanted) override {
+    options = wanted;
+    return std::make_unique<FlipLayers>(*wanted.sockets);
+  }
+  TlsLayersOptions options;
+};
 
 // A temporary directory, which must be empty when it is removed.
 struct TemporaryDirectory {
@@ -49,6 +64,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
     asked.counters<CacheCounters>("gets");
     asked.trace({"get|put", "received|sent"});
     asked.sources(0, 1);
+    asked.tls(0, 2, {.shared_keys = "/keys"});
     asked.datagram_socket(0, "in", {.buffer_count = 16, .buffer_bytes = 64});
     asked.datagram_socket(0, "far", {}, "wan");
     asked.datagram_socket(0, "further", {}, "wan");
@@ -75,6 +91,8 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   test::TestPool pool;
   CHECK(pool->create_segment("cache", 8 * kKiB, PageSize::k4KiB, 1).ok());
   CHECK(pool->create_segment("datagrams-0:cache", 4 * kKiB, PageSize::k4KiB, 1).ok());
+  constexpr uint64_t kTlsBytes = TlsStreams::bytes_for(2);
+  CHECK(pool->create_segment("tls:cache", align_up(kTlsBytes, 4 * kKiB), PageSize::k4KiB, 1).ok());
   NameLock lock;
   CHECK(lock.take(std::string(root.path) + "/run", "demo").ok());
   CountersFile counters;
@@ -85,7 +103,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   ShardOptions options;
   options.settings = configuration.shards[0];
   options.event_loop.sockets = SocketBackendChoice::kEpoll;
-  options.source_count = 2;
+  options.source_count = 3;
   options.trace_records = counters.trace_records(0);
   options.counters = &counters.runtime<ShardCounters>("shard", configuration.shards[0].name);
   CHECK(shards[0]->create(options).ok());
@@ -93,10 +111,11 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   VfioPool vfio(*pool);
   ServiceDrains drains;
   Fd datagrams[3];  // no socket is opened ahead
+  FakeTls tls;
   ServiceContext context(needs,
                          {configuration, made.value(), *pool, shards, messengers,
                           made.value().message_names, counters, peers, vfio, drains},
-                         {}, datagrams);
+                         {}, datagrams, &tls);
   POINTERS_EQUAL(&vfio, &context.vfio());
 
   const auto carved = [&](const char* owner) -> std::string {
@@ -143,6 +162,20 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
 
   NoSource first, second;
   CHECK(context.add_source(0, first, 1).ok());
+  STRCMP_EQUAL(
+      "cache: serving connections on shard main: they would have no TLS, which is planned; "
+      "this is a defect of the service: create() must give ServiceContext::tls() to its "
+      "server",
+      format_error(context.created().error(), text, sizeof text));
+  auto layers = context.tls(0);
+  CHECK(layers.ok() && layers.value() != nullptr);
+  CHECK_EQUAL(kTlsBytes, tls.options.memory.size());
+  POINTERS_EQUAL(&context.sockets(0), tls.options.sockets);
+  CHECK(tls.options.counters != nullptr);
+  CHECK(tls.options.local == LayerUse::kOffered && tls.options.elsewhere == LayerUse::kRequired);
+  STRCMP_EQUAL(("cache: taking TLS for shard main: it was handed out before" + cure).c_str(),
+               format_error(context.tls(0).error(), text, sizeof text));
+  CHECK(context.created().ok());  // adds a source
   const auto refused = context.add_source(0, second, 1);
   CHECK(!refused.ok());
   STRCMP_EQUAL(
