@@ -34,7 +34,9 @@ def all_counters(program):
         volume = pathlib.Path(folder, "volume")
         volume.write_bytes(bytes(4096))
         with_tls = 'tls_certificate = "/certificate"\ntls_key = "/key"\n'  # nobody reads them
+        kvd = pathlib.Path("apps/demo-kvd.toml").read_text()
         texts = [demo.replace("[blockd]", f"[blockd]\n{with_tls}", 1) + f"[http]\n{with_tls}",
+                 kvd.replace("[kvd]", f"[kvd]\nmax_connections = 16\n{with_tls}", 1),
                  demo + f'[[blockd.volume]]\nname = "disk"\nfile = "{volume}"\n']
         paths = []
         for number, text in enumerate(texts):

@@ -21,8 +21,9 @@ Result<void> KvService::plan(ServicePlan& plan) {
        {"connections:kvd", StreamServer::bytes_for<kvd::Session>(settings_.max_connections)}},
       plan.placement(settings_.shard));
   plan.connections(settings_.shard, settings_.max_connections, "max_connections");
-  plan.listen("listen", settings_.listen, settings_.image_listen);
   plan.counters<kvd::Counters>("kvd");
+  plan.tls(settings_.shard, settings_.max_connections, settings_.tls);
+  plan.listen("listen", settings_.listen, settings_.image_listen);
   plan.trace({.kinds = kvd::kRequestKinds, .stations = StreamSession::kTraceStations});
   plan.messages(settings_.shard);
   plan.message("get");
@@ -39,6 +40,7 @@ Result<void> KvService::create(ServiceContext& context) {
   BP_TRY_ASSIGN(const auto messenger, context.messenger(settings_.shard));
   BP_TRY_ASSIGN(const auto get, context.message("get"));
   BP_TRY_ASSIGN(const auto trace, context.trace(settings_.shard));
+  BP_TRY_ASSIGN(const auto tls, context.tls(settings_.shard));
 
   uint64_t seed = monotonic_ns();
   (void)getrandom(&seed, sizeof seed, GRND_NONBLOCK);
@@ -63,7 +65,8 @@ Result<void> KvService::create(ServiceContext& context) {
                                 .sockets = &context.sockets(settings_.shard),
                                 .counters = &counters->clients,
                                 .silence_ns_max = settings_.client_timeout_s * kNsPerSecond,
-                                .trace = trace},
+                                .trace = trace,
+                                .layers = tls},
                                connections, environment_);
   for (const Fd& socket : listening) server_.add_listener(socket.number());
   message_gets_.create({.messenger = messenger,

@@ -2,6 +2,7 @@
 
 #include "alloc/keyed_cache_datapath.h"
 #include "apps/configuration/configuration_table.h"
+#include "apps/services/tls_keys.h"
 #include "transport/sockets/stream_server.h"
 
 namespace bedplate {
@@ -22,11 +23,12 @@ void describe(ConfigurationTable& table, KvSettings& settings) {
   table.size("value_max_bytes", &settings.value_bytes_max, kKiB, kGiB)
       .help("The longest value; longer ones are refused. At most a quarter of the cache.");
   table.integer("max_connections", &settings.max_connections, 1, 65536)
-      .help("The most clients at once. Their buffers are planned; further connections are "
-            "closed at once.");
+      .help("The most clients at once. Their buffers, 34 KiB for each and 128 KiB more with TLS, "
+            "are planned; further connections are closed at once.");
   table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
       .help("A client over TCP is disconnected when its host does not respond, or it does not "
             "read its replies, for this long. 0: never.");
+  describe_tls_keys(table, &settings.tls, {.page = "kvd.md#tls"});
 }
 
 }  // namespace bedplate

@@ -6,6 +6,7 @@
 
 #include "platform/units.h"
 #include "transport/sockets/socket_address.h"
+#include "transport/tls/tls_files.h"
 
 namespace bedplate {
 
@@ -18,6 +19,7 @@ struct KvSettings {
   uint64_t value_bytes_max = kMiB;
   uint32_t max_connections = 256;
   uint32_t client_timeout_s = 60;
+  TlsFiles tls;
 };
 
 class ConfigurationTable;

@@ -343,15 +343,17 @@ def stats_count(box, layout):
 @test()
 def counters_are_documented(box):
     """docs/counters.md has the row of each counter: of the runtime, of the services of the demos,
-    of [http], and of a volume on a file."""
+    of [http], of TLS, and of a volume on a file."""
     page = read_text(os.path.join(REPOSITORY, "docs/counters.md")).splitlines()
     demo = os.path.join(REPOSITORY, "apps/demo.toml")
     box.write("volume", bytes(4096))
     volume = f"[[blockd.volume]]\nname = \"disk\"\nfile = \"{box.path('volume')}\"\n"
     tls = 'tls_certificate = "/certificate"\ntls_key = "/key"\n'
+    demo_kvd = os.path.join(REPOSITORY, "apps/demo-kvd.toml")
+    kvd_with_tls = read_text(demo_kvd).replace("[kvd]", f"[kvd]\nmax_connections = 16\n{tls}", 1)
     for config in ([], [demo], [box.write("all.toml", f"{read_text(demo)}[http]\n{tls}")],
                    [box.write("file.toml", read_text(demo) + volume)],
-                   [os.path.join(REPOSITORY, "apps/demo-kvd.toml")],
+                   [demo_kvd], [box.write("kvd.toml", kvd_with_tls)],
                    [os.path.join(REPOSITORY, "apps/demo-relay.toml")]):
         rows = box.bedplate("counters", *config, "--markdown").stdout.splitlines()
         told = json.loads(box.bedplate("counters", *config, "--json").stdout)

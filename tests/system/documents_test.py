@@ -23,6 +23,7 @@ ELSEWHERE = {
     "chromium --headless": "status_page_test",
     "curl --cacert": "https_test",
     "nbdcopy disk.img 'nbds:": "tls_test",
+    "openssl s_client": "kvd_tls_test",
     "qemu-img info --object tls-creds": "tls_test",
     "podman ": "container_test",
     "ffplay ": "tsrelay_clients_test",

@@ -224,11 +224,13 @@ def in_clear_to_this_machine_alone(box, service):
                        expect_code=code).stderr
 
     address = "tcp:0.0.0.0:11211"
+    cure = {"kvd": "set tls_certificate or tls_shared_keys in [kvd]",
+            "store": "listen at tcp:127.0.0.1:PORT or unix:PATH"}[service]
     planned()
     for key in ("listen", "image_listen")[:2 if service == "kvd" else 1]:
         expect_in(f"{service}: planning to listen at {address}: other machines can reach it, "
-                  "and there is no TLS; listen at tcp:127.0.0.1:PORT or unix:PATH; or, in a "
-                  f'trusted network, set plain_text = "allowed" in [{service}]',
+                  f"and there is no TLS; {cure}; or, in a trusted network, set plain_text = "
+                  f'"allowed" in [{service}]',
                   planned(2, **{key: [address]}), "what plan says")
         planned(**{key: [address], "plain_text": "allowed"})
     expect_in("no client could be served: there is no TLS", planned(2, plain_text="refused"),
