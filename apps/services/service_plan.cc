@@ -368,28 +368,28 @@ LocalOnly ServicePlan::local_only(const ListenTerms& terms) const {
 }
 
 void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addresses,
-                         const std::vector<SocketAddress>& in_image, const ListenTerms& wanted) {
+                         const std::vector<SocketAddress>& in_image, const ListenTerms& terms) {
   BP_KEEPS_VALID(*this);
-  const ListenTerms terms = with_planned_tls(wanted);
+  const ListenTerms known = with_planned_tls(terms);
   const auto is_it = [key](const ListenNeed& need) { return need.key == key; };
   if (std::any_of(needs_.listens.begin(), needs_.listens.end(), is_it)) {
     return refuse(std::string("the addresses of ") + key, "they are planned already",
                   "this is a defect of the service");
   }
-  if (terms.encryption == Encryption::kNone && plain_text() == PlainText::kRefused) {
+  if (known.encryption == Encryption::kNone && plain_text() == PlainText::kRefused) {
     return refuse(std::string("to listen, with plain_text = \"refused\" in [") + needs_.name + "]",
                   "no client could be served: there is no TLS",
-                  terms.tls_cure.empty() ? "leave the key out" : terms.tls_cure);
+                  known.tls_cure.empty() ? "leave the key out" : known.tls_cure);
   }
-  const LocalOnly local_only = this->local_only(terms);
+  const LocalOnly local_only = this->local_only(known);
   for (const auto* each : {&addresses, &in_image}) {
     const auto open = std::find_if(each->begin(), each->end(), &is_open_to_others);
     if (open == each->end() || !local_only.is_asked()) continue;
     return refuse("to listen at " + open->text(), local_only.answer, local_only.cure);
   }
   const bool is_elsewhere = configuration_.is_first_process && !in_image.empty();
-  needs_.listens.push_back({key, is_elsewhere ? in_image : addresses, local_only, terms.access});
-  if (terms.access.is_restricted) needs_.listens.back().access.user = configuration_.appliance.user;
+  needs_.listens.push_back({key, is_elsewhere ? in_image : addresses, local_only, known.access});
+  if (known.access.is_restricted) needs_.listens.back().access.user = configuration_.appliance.user;
 }
 
 void ServicePlan::file(uint32_t shard, const FilePlan& plan) {

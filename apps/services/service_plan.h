@@ -182,9 +182,10 @@ class ServicePlan {
   // Sockets that the runtime opens before anything is taken, and closes, for
   // ServiceContext::listeners. The first process of an image opens `in_image` instead, unless it is
   // empty. With TLS planned by tls(), `terms` need not say so. A service serves this machine alone
-  // if terms.local_only says so, or if it has no TLS and plain_text() is not kAllowed. Then an address in either list that others can reach is refused
-  // here; Listeners::open refuses such a passed socket. Without TLS and with plain_text() kRefused,
-  // every address is refused. Each key is planned once.
+  // if terms.local_only says so, or if it has no TLS and plain_text() is not kAllowed. Then an
+  // address in either list that others can reach is refused here; Listeners::open refuses such a
+  // passed socket. Without TLS and with plain_text() kRefused, every address is refused. Each key
+  // is planned once.
   void listen(const char* key, const std::vector<SocketAddress>& addresses,
               const std::vector<SocketAddress>& in_image = {}, const ListenTerms& terms = {});
   // The key "plain_text" of its table; kLocal without the key. The runtime describes the key in

@@ -1,5 +1,5 @@
-// StreamLayer: a layer between a connected stream socket and its user, such as TLS. The user's bytes
-// go through it, both ways.
+// StreamLayer: a layer between a connected stream socket and its user, such as TLS. The bytes of
+// the user go through it, both ways.
 //
 // A connection begins without its layer. open() takes the descriptor over; from then on the layer's
 // receive() and send() replace those of StreamSockets, on the same operations of the same
