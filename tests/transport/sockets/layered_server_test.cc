@@ -45,8 +45,8 @@ class LayeredServerBodies : public ServerBodies {
     flip_layers->use = use;
     return flip_layers.get();
   }
-  Client make_client(Fd fd) override { return std::make_unique<FlipClient>(std::move(fd)); }
-  Client plain_client() { return std::make_unique<ServerClient>(connect_to(address)); }
+  Client make_client(Fd fd) override { return std::make_shared<FlipClient>(std::move(fd)); }
+  Client plain_client() { return add(std::make_shared<ServerClient>(connect_to(address))); }
 
   LayerUse use = LayerUse::kRequired;
 

@@ -132,7 +132,7 @@ class ServerClient {
 
 class ServerBodies : public SocketsFixture {
  public:
-  using Client = std::unique_ptr<ServerClient>;
+  using Client = std::shared_ptr<ServerClient>;
   static constexpr uint64_t kConnections = 3;
 
   EchoLines::Shared shared;
@@ -142,10 +142,11 @@ class ServerBodies : public SocketsFixture {
   StreamLayers* layers = nullptr;
   sockaddr_in address = {};
   Fd listener;
+  std::vector<std::weak_ptr<ServerClient>> all_clients;
 
   // The layers of kConnections connections; nullptr: none. They live as long as the fixture.
   virtual StreamLayers* make_layers() { return nullptr; }
-  virtual Client make_client(Fd fd) { return std::make_unique<ServerClient>(std::move(fd)); }
+  virtual Client make_client(Fd fd) { return std::make_shared<ServerClient>(std::move(fd)); }
 
   void serve() {
     layers = make_layers();
@@ -167,7 +168,7 @@ class ServerBodies : public SocketsFixture {
   // Drains the server while the loop runs, as a service does. `peer_is_done` plays the peers
   // meanwhile. The fixture then checks that no descriptor is left open.
   template <typename Condition>
-  void drain(Condition peer_is_done) {
+  void drain_alone(Condition peer_is_done) {
     server->request_drain();
     auto is_done = [&] { return peer_is_done() && server->is_drained(); };
     Until until(*loop, is_done);
@@ -180,8 +181,34 @@ class ServerBodies : public SocketsFixture {
     CHECK_EQUAL(0, clients.connections_open.read());
     listener.close();
   }
+  // The same; clients close when they have heard the end.
+  template <typename Condition>
+  void drain(Condition peer_is_done) {
+    drain_alone([&] {
+      const bool is_done = peer_is_done();
+      for_each_client([](ServerClient& client) {
+        if (client.has_ended()) client.fd.close();
+      });
+      return is_done;
+    });
+  }
   void drain() {
-    drain([] { return true; });
+    drain([this] {
+      for_each_client([](ServerClient& client) { client.hear_now(); });
+      return true;
+    });
+  }
+  template <typename Function>
+  void for_each_client(Function function) {
+    for (const std::weak_ptr<ServerClient>& each : all_clients) {
+      if (const Client client = each.lock(); client != nullptr && client->fd.is_open()) {
+        function(*client);
+      }
+    }
+  }
+  Client add(Client client) {
+    all_clients.push_back(client);
+    return client;
   }
   bool is_empty() const { return clients.connections_open.read() == 0; }
 
@@ -197,11 +224,11 @@ class ServerBodies : public SocketsFixture {
   std::string hear_all(const Client& client) { return hear(client, ~size_t{0}); }
   // A client that is refused hears no layer, either.
   bool is_refused() {
-    const Client client = std::make_unique<ServerClient>(connect_to(address));
+    const Client client = std::make_shared<ServerClient>(connect_to(address));
     return hear_all(client).empty();
   }
   Client connect() {
-    Client client = make_client(connect_to(address));
+    Client client = add(make_client(connect_to(address)));
     client->say("hello\n");
     STRCMP_EQUAL("hello\n", hear(client, 6).c_str());
     return client;
@@ -289,7 +316,7 @@ class ServerBodies : public SocketsFixture {
       return clients.connections_open.read() == 1;
     }));
     CHECK(sent_bytes >= StreamServer::kLingerBytes);
-    drain();  // waits for the idle peer
+    drain_alone([] { return true; });  // waits for the idle peer
   }
 
   // Closes at once, without an answer. Earlier answers are lost, too.

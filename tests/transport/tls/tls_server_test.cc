@@ -81,7 +81,7 @@ class TlsServerBodies : public ServerBodies {
     return streams.get();
   }
   Client make_client(Fd fd) override {
-    auto client = std::make_unique<TlsServerClient>(std::move(fd), kSharedKey);
+    auto client = std::make_shared<TlsServerClient>(std::move(fd), kSharedKey);
     CHECK(run([&] { return client->shake_hands() == SSL_ERROR_NONE; }));
     return client;
   }
@@ -99,7 +99,7 @@ class TlsServerBodies : public ServerBodies {
   // reset.
   void in_clear() {
     serve();
-    const Client plain = std::make_unique<ServerClient>(connect_to(address));
+    const Client plain = add(std::make_shared<ServerClient>(connect_to(address)));
     const std::string garbage(1000, 'x');
     std::string heard;
     CHECK(run([&] {
@@ -142,7 +142,7 @@ class TlsServerBodies : public ServerBodies {
     serve();
     CHECK(streams->use_on(listener.number()) == LayerUse::kOffered);
     const Client secure = connect();
-    const Client plain = std::make_unique<ServerClient>(connect_to(address));
+    const Client plain = add(std::make_shared<ServerClient>(connect_to(address)));
     plain->say("plain\n");
     STRCMP_EQUAL("plain\n", hear(plain, 6).c_str());
     secure->say("secure\n");
