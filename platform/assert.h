@@ -5,6 +5,10 @@
 // that cost something: BP_DCHECK, BP_DCHECK_SLOW for a walk through a whole structure (is_valid()),
 // and BP_KEEPS_VALID, which does such a walk before and after a change of state. Bad input is never
 // asserted: it is an Error (result.h).
+//
+// BP_REQUIRE is an assertion about the caller of a public function. It prints no condition but
+// words for the caller's author: the mistake, and the function or the plan that has the rule.
+// BP_DREQUIRE is the same for debug builds alone, where a check would cost a release something.
 #pragma once
 
 #ifndef BP_DEBUG
@@ -17,6 +21,10 @@ namespace bedplate {
 // aborts.
 [[noreturn]] void assertion_failed(const char* file, int line, const char* what) noexcept;
 
+// Logs "bedplate: broken contract: " and the text in one line, without allocating, and aborts.
+[[noreturn]] void contract_broken(const char* format, ...) noexcept
+    __attribute__((cold, format(printf, 1, 2)));
+
 }  // namespace bedplate
 
 #define BP_LIKELY(x) __builtin_expect(!!(x), 1)
@@ -25,11 +33,17 @@ namespace bedplate {
 #define BP_ASSERT(condition) \
   (BP_LIKELY(condition) ? (void)0 : ::bedplate::assertion_failed(__FILE__, __LINE__, #condition))
 
+// BP_REQUIRE(condition, "more of them were made than %s plans: Plan::count", name)
+#define BP_REQUIRE(condition, ...) \
+  (BP_LIKELY(condition) ? (void)0 : ::bedplate::contract_broken(__VA_ARGS__))
+
 #if BP_DEBUG
 #define BP_DCHECK(condition) BP_ASSERT(condition)
+#define BP_DREQUIRE(condition, ...) BP_REQUIRE(condition, __VA_ARGS__)
 #else
 // Not evaluated, but still compiled, so that a check cannot rot in release builds.
 #define BP_DCHECK(condition) (void)sizeof(!(condition))
+#define BP_DREQUIRE(condition, ...) (void)sizeof((BP_REQUIRE(condition, __VA_ARGS__), 0))
 #endif
 #define BP_DCHECK_SLOW(condition) BP_DCHECK(condition)
 

@@ -30,6 +30,31 @@ TEST(Assert, OverlongTextIsCutOffAndStillAborts) {
   BP_CHECK_DIES("wwww\n", bedplate::assertion_failed("file.cc", 1, what));
 }
 
+TEST(Assert, ABrokenContractIsToldInTheWordsOfItsCheck) {
+  volatile int planned = 2;
+  BP_REQUIRE(planned == 2, "never printed");
+  BP_CHECK_DIES(
+      "bedplate: broken contract: 3 are used, and 2 are planned: Plan::count\n",
+      BP_REQUIRE(planned == 3, "3 are used, and %d are planned: %s", planned, "Plan::count"));
+}
+
+TEST(Assert, AnOverlongContractIsCutOffAndStillAborts) {
+  static char what[2000];
+  for (char& letter : what) letter = 'w';
+  what[sizeof what - 1] = '\0';
+  BP_CHECK_DIES("broken contract: wwww", bedplate::contract_broken("%s", what));
+  BP_CHECK_DIES("wwww\n", bedplate::contract_broken("%s", what));
+}
+
+TEST(Assert, ContractsOfDebugBuildsAreNotEvaluatedInOthers) {
+  int evaluated = 0;
+  BP_DREQUIRE(++evaluated > 0, "never printed");
+  LONGS_EQUAL(BP_DEBUG, evaluated);
+#if BP_DEBUG
+  BP_CHECK_DIES("broken contract: it is not 7", BP_DREQUIRE(evaluated == 7, "it is not %d", 7));
+#endif
+}
+
 TEST(Assert, DebugCheckExistsInDebugBuildsOnly) {
   int evaluated = 0;
   BP_DCHECK(++evaluated > 0);

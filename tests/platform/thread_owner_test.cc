@@ -69,6 +69,29 @@ TEST(ThreadOwner, IsHeldForWhatIsHotInDebugBuildsAlone) {
   CHECK_EQUAL(BP_DEBUG != 0, owner.is_held());
 }
 
+TEST(ThreadOwner, APartIsItsWholesWhileNobodyHoldsIt) {
+  ThreadOwner part;
+  part.follow(owner);
+  CHECK_FALSE(is_anothers(part));
+  {
+    const ThreadOwner::Hold hold(owner);
+    CHECK(part.is_caller() && !part.is_held() && is_anothers(part));
+    const ThreadOwner::Hold own(part);
+    CHECK(part.is_caller() && is_anothers(part));
+  }
+  CHECK_FALSE(is_anothers(part));
+}
+
+TEST(ThreadOwner, AFunctionOnAnotherThreadIsNamed) {
+  const ThreadOwner::Hold hold(owner);
+  BP_REQUIRE_THREAD(owner.is_caller(), "Loop::turn");
+  bool is_own_thread = true;
+  std::thread([&] { is_own_thread = owner.is_caller(); }).join();
+  BP_CHECK_DIES("broken contract: Loop::turn was called on another thread than its shard's: call "
+                "it there (EventLoop::submit, bp_post)\n",
+                BP_REQUIRE_THREAD(is_own_thread, "Loop::turn"));
+}
+
 BP_PROBE(hold_what_another_thread_holds) {
   ThreadOwner owner;
   const ThreadOwner::Hold mine(owner);
