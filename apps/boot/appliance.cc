@@ -34,6 +34,8 @@ constexpr uint64_t kPulsePeriodNsMax = 25 * kNsPerMs;
 // Gauges that are not written as they change (heap use, registrations) are updated this often, or
 // as often as the supervisor's watchdog needs.
 constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
+// A service's tick() that takes longer is named in the log.
+constexpr uint64_t kTickNsMax = kNsPerSecond;
 constexpr uint64_t kFilePatienceMinNs = kNsPerSecond;
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 
@@ -250,8 +252,8 @@ Result<void> Appliance::start_shards() {
     options.event_loop = configuration_.event_loop;
     options.socket_count_max = std::max(needs.connections, 1U);
     options.source_count = kRuntimeSourceCount + needs.sources;
-    options.timer_count = needs.timers;
     options.watch_count = needs.watches;
+    options.plan = plan_.shard_plan(index, settings.name);
     options.files = files_on(index);
     file_count += options.files.size();
     options.file_patience_ns = file_patience_ns();
@@ -284,10 +286,10 @@ Result<void> Appliance::make_messengers() {
   for (uint32_t i = 0; i < shards_.size(); ++i) {
     const bool is_needed = plan_.needs_on(i).has_messages || (i == 0 && !plan_.groups.empty()) ||
                            (plan_.peers.is_there && plan_.peers.shard == i);
-    messengers_.push_back(!is_needed
-                              ? nullptr
-                              : std::make_unique<ShardMessenger>(
-                                    configuration_.shards[i].name.c_str(), i, plan_.message_names));
+    messengers_.push_back(!is_needed ? nullptr
+                                     : std::make_unique<ShardMessenger>(
+                                           configuration_.shards[i].name.c_str(), i,
+                                           plan_.message_names, &shards_[i]->loop().thread()));
     if (!is_needed) continue;
     shards_[i]->loop().add_source(*messengers_[i], kMessageBudget, "a handler of messages",
                                   source_counters(i, "messages"));
@@ -439,7 +441,13 @@ bool Appliance::has_left_operations() const noexcept {
 
 void Appliance::tick() noexcept {
   for (Service* service : configuration_.services) {
+    const uint64_t begin_ns = monotonic_ns();
     in_service(*service, [&] { service->tick(); });
+    const uint64_t took_ns = monotonic_ns() - begin_ns;
+    if (took_ns <= kTickNsMax || !tick_limit_.try_pass("long ticks")) continue;
+    BP_LOG_WARNING("%s: tick() took %llu ms of the main thread: signals, drains and the supervisor "
+                   "waited for it; let a thread of the service wait (ServicePlan::threads)",
+                   service->name(), static_cast<unsigned long long>(took_ns / kNsPerMs));
   }
   core_watch_.look();
   alerts_.look(monotonic_ns());  // last: includes the latest alerts of the services

@@ -259,6 +259,17 @@ ShardNeeds AppliancePlan::needs_on(uint32_t shard) const noexcept {
   return sum;
 }
 
+ShardPlan AppliancePlan::shard_plan(uint32_t shard, const std::string& name) const {
+  ShardPlan plan(name);
+  for (const ServiceNeeds& service : services) {
+    BP_ASSERT(shard < service.shards.size());
+    const ShardNeeds& needs = service.shards[shard];
+    plan.add(heap_owner_of(*service.service), service.service->name(),
+             {needs.timers, needs.connections, needs.watches});
+  }
+  return plan;
+}
+
 std::string AppliancePlan::socket_users(uint32_t shard) const {
   std::string names;
   for (const ServiceNeeds& service : services) {

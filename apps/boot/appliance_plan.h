@@ -6,6 +6,7 @@
 #include "apps/configuration/configuration.h"
 #include "apps/services/service_plan.h"
 #include "pinned_pool/plan.h"
+#include "transport/loop/shard_plan.h"
 #include "transport/messages/message_names.h"
 
 namespace bedplate {
@@ -41,6 +42,9 @@ struct AppliancePlan {
 
   // The needs of all services together. Requires: `shard` exists.
   ShardNeeds needs_on(uint32_t shard) const noexcept;
+  // The same for each service by itself, for the shard called `name`. It finds the heap owner of
+  // each service: from prepare() on.
+  ShardPlan shard_plan(uint32_t shard, const std::string& name) const;
   // " (NAME, ...)" of the services that have sockets on `shard`; empty if none has.
   std::string socket_users(uint32_t shard) const;
   // The runtime's sets first, then those of the services.

@@ -54,13 +54,27 @@ bool ServiceContext::is_valid() const noexcept {
 
 ServiceContext::~ServiceContext() = default;
 
+// The contract of `function`: there is a shard of this number.
+void ServiceContext::require_shard(uint32_t shard, const char* function) const noexcept {
+  BP_REQUIRE(shard < shard_count(),
+             "service %s asks for shard number %u, and there are %u: ServiceContext::%s",
+             needs_.name.c_str(), shard, shard_count(), function);
+}
+
+// The contract of `function`: create() alone calls it.
+void ServiceContext::require_unsealed(const char* function) const noexcept {
+  BP_REQUIRE(!runtime_.pool.is_sealed(),
+             "service %s calls ServiceContext::%s after create(), and the pool is sealed",
+             needs_.name.c_str(), function);
+}
+
 EventLoop& ServiceContext::loop(uint32_t shard) noexcept {
-  BP_DCHECK(shard < shard_count());
+  require_shard(shard, "loop");
   return runtime_.shards[shard]->loop();
 }
 
 StreamSockets& ServiceContext::sockets(uint32_t shard) noexcept {
-  BP_DCHECK(shard < shard_count());
+  require_shard(shard, "sockets");
   return runtime_.shards[shard]->sockets();
 }
 
@@ -71,7 +85,7 @@ Error ServiceContext::defect(const std::string& doing, const char* answer) const
 }
 
 Result<std::span<std::byte>> ServiceContext::carve(const OwnerName& owner) {
-  BP_DCHECK(!runtime_.pool.is_sealed());
+  require_unsealed("carve");
   BP_KEEPS_VALID(*this);
   const std::string doing = "carving " + std::string(owner.view());
   if (std::find(carved_.begin(), carved_.end(), owner) != carved_.end()) {
@@ -89,8 +103,8 @@ Result<std::span<std::byte>> ServiceContext::carve(const OwnerName& owner) {
 }
 
 Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint32_t budget) {
-  BP_ASSERT(shard < shard_count());
-  BP_DCHECK(!runtime_.pool.is_sealed() && budget > 0);
+  require_shard(shard, "add_source");
+  require_unsealed("add_source");
   BP_KEEPS_VALID(*this);
   if (source_counts_[shard] == needs_.shards[shard].sources) {
     return defect("adding a poll source to shard " + runtime_.configuration.shards[shard].name,
@@ -104,7 +118,7 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
 }
 
 Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {
-  BP_DCHECK(!runtime_.pool.is_sealed());
+  require_unsealed("datagram_socket");
   BP_KEEPS_VALID(*this);
   const std::string doing = "creating the datagram socket " + std::string(name);
   const auto is_it = [name](const DatagramNeed& need) { return need.name == name; };
@@ -124,7 +138,11 @@ Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {
 
 Result<void> ServiceContext::open_datagram_socket(std::string_view name,
                                                   const DatagramOwner& owner) {
-  BP_DCHECK(!runtime_.pool.is_sealed() && owner.received != nullptr);
+  require_unsealed("open_datagram_socket");
+  BP_REQUIRE(owner.received != nullptr,
+             "service %s opens the datagram socket %.*s without a function for what is received: "
+             "DatagramOwner::received",
+             needs_.name.c_str(), static_cast<int>(name.size()), name.data());
   const std::string doing = "opening the datagram socket " + std::string(name);
   for (size_t i = 0; i < needs_.datagrams.size(); ++i) {
     const DatagramNeed& need = needs_.datagrams[i];
@@ -202,7 +220,7 @@ Result<File*> ServiceContext::file(std::string_view name) const {
 CountersView ServiceContext::all_counters() const noexcept { return runtime_.counters.view(); }
 
 Result<TraceWriter> ServiceContext::trace(uint32_t shard) const {
-  BP_ASSERT(shard < shard_count());
+  require_shard(shard, "trace");
   const auto& sources = runtime_.plan.traces.sources;
   const auto is_it = [this](const auto& source) { return source.service == needs_.name; };
   const auto found = std::find_if(sources.begin(), sources.end(), is_it);
@@ -226,7 +244,7 @@ void ServiceContext::set_label(std::string_view name, std::string_view instance,
 }
 
 Result<Messenger*> ServiceContext::messenger(uint32_t shard) noexcept {
-  BP_ASSERT(shard < shard_count());
+  require_shard(shard, "messenger");
   const std::string& name = runtime_.configuration.shards[shard].name;
   if (!needs_.shards[shard].has_messages) {
     return defect("exchanging messages on shard " + name, "it has planned none there");

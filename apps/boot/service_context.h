@@ -172,6 +172,8 @@ class ServiceContext {
 
  private:
   Error defect(const std::string& doing, const char* answer) const;
+  void require_shard(uint32_t shard, const char* function) const noexcept;
+  void require_unsealed(const char* function) const noexcept;
 
   const ServiceNeeds& needs_;
   ServiceRuntime runtime_;

@@ -42,8 +42,8 @@ Result<void> Shard::create(const ShardOptions& options) {
   loop_options.pulse = options.pulse;
   loop_options.counters = &options.counters->loop;
   loop_options.source_count_max = options.source_count;
+  loop_options.plan = options_.plan ? &*options_.plan : nullptr;
   BP_TRY(loop_.create(loop_options));
-  loop_.timers().reserve_more(options.timer_count);
   if (!options.trace_records.empty()) trace_ring_.create(options.trace_records);
   BP_TRY(thread_.start(
       options_.settings.name.c_str(),
@@ -63,6 +63,7 @@ Result<void> Shard::make_sockets() {
   }
   options.loop = &loop_;
   options.counters = &options_.counters->sockets;
+  options.plan = options_.plan ? &*options_.plan : nullptr;
   const SocketBackendChoice choice = options_.event_loop.sockets;
   if (choice != SocketBackendChoice::kEpoll) {
     sockets_ = make_uring_sockets();
@@ -91,6 +92,7 @@ Result<void> Shard::set_up() {
 }
 
 Result<void> Shard::open_files() {
+  files_.follow(loop_.thread());
   FileBackend* backend = sockets_->file_backend();
   const bool are_searched = std::any_of(options_.files.begin(), options_.files.end(),
                                         [](const FileOptions& file) { return file.tells_extents; });

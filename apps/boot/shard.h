@@ -11,6 +11,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "platform/trace_ring.h"
 #include "transport/files/file_thread.h"
 #include "transport/loop/event_loop.h"
+#include "transport/loop/shard_plan.h"
 #include "transport/registration.h"
 #include "transport/sockets/stream_sockets.h"
 #include "transport/uring/polled_files.h"
@@ -32,8 +34,9 @@ struct ShardOptions {
   EventLoopSettings event_loop;
   uint32_t socket_count_max = 1;  // over 0
   uint32_t source_count = 1;      // the sockets included
-  uint32_t timer_count = 0;
   uint32_t watch_count = 0;
+  // Timers, sockets and watches of its services; nothing: a test's shard, whose sockets count none.
+  std::optional<ShardPlan> plan;
   std::string sockets_name = "the sockets";  // their name in the log when a callback stalls
   std::vector<FileOptions> files;
   uint64_t file_patience_ns = 0;              // stop() waits this long for operations on files

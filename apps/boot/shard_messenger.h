@@ -21,10 +21,12 @@ namespace bedplate {
 
 class ShardMessenger final : public PollSource {
  public:
-  // `name` is the shard's name; `names` are the names of the process's messages. Both outlive this
-  // object.
-  ShardMessenger(const char* name, uint32_t shard, const MessageNames& names)
+  // `name` is the shard's name; `names` are the names of the process's messages; `loop` is the
+  // shard's (EventLoop::thread), nullptr in tests without one. All outlive this object.
+  ShardMessenger(const char* name, uint32_t shard, const MessageNames& names,
+                 const ThreadOwner* loop = nullptr)
       : self_(shard, messenger_.dispatcher(), name) {
+    if (loop != nullptr) messenger_.follow(*loop);
     messenger_.answer_names(names);
     messenger_.add_provider(self_);
   }

@@ -39,13 +39,14 @@ class OwnedBodies : public SocketsFixture {
     timers.reserve_more(1);
     run_elsewhere();
     Timer timer;  // has no function, but arm() checks the thread first
-    BP_CHECK_DIES("is_own_thread()", timers.arm(timer, 1));
-    BP_CHECK_DIES("is_own_thread()", timers.cancel(timer));
-    BP_CHECK_DIES("is_own_thread()", timers.expire(0));
+    BP_CHECK_DIES("TimerQueue::arm was called on another thread", timers.arm(timer, 1));
+    BP_CHECK_DIES("TimerQueue::cancel was called on another thread", timers.cancel(timer));
+    BP_CHECK_DIES("TimerQueue::expire was called on another thread", timers.expire(0));
+    BP_CHECK_DIES("EventLoop::timers was called on another thread", (void)loop->timers());
   }
 
   void streams() {
-    constexpr const char* kWords = "loop().is_own_thread()";
+    constexpr const char* kWords = " was called on another thread than its shard's";
     run_elsewhere();
     StreamSocket socket;
     BP_CHECK_DIES(kWords, (void)sockets->attach(socket));
@@ -58,7 +59,7 @@ class OwnedBodies : public SocketsFixture {
   }
 
   void watches_and_rounds() {
-    constexpr const char* kWords = "loop().is_own_thread()";
+    constexpr const char* kWords = " was called on another thread than its shard's";
     run_elsewhere();
     Watch watch;
     BP_CHECK_DIES(kWords, (void)sockets->start_watching(watch));

@@ -72,8 +72,8 @@ Result<void> EpollSockets::create(const StreamSocketsOptions& options) {
     if (!says_forbidden(errno)) return error;
     return set_cure_of_forbidden(&error, "epoll_create1, epoll_ctl or epoll_wait");
   }
-  options.loop->timers().reserve_more(kListenerCountMax + options.watch_count_max);
-  watches_.create(options.watch_count_max);
+  options.loop->own_timers().reserve_more(kListenerCountMax + options.watch_count_max);
+  watches_.create(options.watch_count_max, options.plan);
   slow_sends_.create(*options.loop, *options.counters);
   return {};
 }
@@ -86,7 +86,7 @@ int EpollSockets::watch(int fd, uint32_t events, uint64_t name, EpollPurpose pur
 }
 
 void EpollSockets::start_listening(StreamListener& listener) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_REQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::start_listening");
   set_blocking(listener.fd, false);
   // Level-triggered: a connection that one poll did not accept is reported to the next again.
   const int outcome =
@@ -97,25 +97,26 @@ void EpollSockets::start_listening(StreamListener& listener) noexcept {
 }
 
 void EpollSockets::stop_listening(StreamListener& listener) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_REQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::stop_listening");
   if (listener.is_armed) epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, listener.fd, nullptr);
   listener.is_armed = false;
-  options_.loop->timers().cancel(listener.retry);
+  options_.loop->own_timers().cancel(listener.retry);
 }
 
 int EpollSockets::attach(StreamSocket& socket) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_REQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::attach");
   socket.can_receive = true;  // until an attempt says otherwise
   socket.can_send = true;
+  if (const int refused = count_attached(socket); refused != 0) return refused;
   const int outcome = watch(socket.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                             reinterpret_cast<uint64_t>(&socket), EpollPurpose::kSocket);
-  if (outcome == 0) slow_sends_.attached(socket);
+  outcome == 0 ? slow_sends_.attached(socket) : count_detached(socket);
   return outcome;
 }
 
 void EpollSockets::detach(StreamSocket& socket) noexcept {
-  BP_DCHECK(loop().is_own_thread());
-  BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
+  BP_REQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::detach");
+  count_detached(socket);
   slow_sends_.detached(socket);
   for (int i = 0; i < event_count_; ++i) {  // the next poll handles the event that ended a sleep
     if (events_[i].data.u64 == reinterpret_cast<uint64_t>(&socket)) {
@@ -127,7 +128,7 @@ void EpollSockets::detach(StreamSocket& socket) noexcept {
 }
 
 int EpollSockets::start_watching(Watch& watched) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::start_watching");
   int outcome = watches_.insert(watched);
   if (outcome != 0) return outcome;
   outcome = watch(watched.fd, watched.events, watches_.key_of(watched), EpollPurpose::kWatch);
@@ -137,7 +138,7 @@ int EpollSockets::start_watching(Watch& watched) noexcept {
 
 // An event that ended a sleep, or that follows in this poll, finds no watch any more.
 void EpollSockets::stop_watching(Watch& watched) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::stop_watching");
   if (!watched.is_watched()) return;
   epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, watched.fd, nullptr);
   watches_.remove(watched);
@@ -149,13 +150,13 @@ void EpollSockets::append(SocketOperation& operation) noexcept {
 }
 
 void EpollSockets::receive(StreamSocket& socket) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::receive");
   begin_operation(socket.receive, socket, false);
   if (socket.can_receive) append(socket.receive);
 }
 
 void EpollSockets::send(StreamSocket& socket) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::send");
   begin_operation(socket.send, socket, true);
   slow_sends_.began(socket);
   if (socket.can_send) append(socket.send);
@@ -163,8 +164,9 @@ void EpollSockets::send(StreamSocket& socket) noexcept {
 
 // The next attempt ends it.
 void EpollSockets::end_receive(StreamSocket& socket) noexcept {
-  BP_DCHECK(loop().is_own_thread());
-  BP_ASSERT(socket.receive.is_in_flight);
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::end_receive");
+  BP_REQUIRE(socket.receive.is_in_flight,
+             "a receive is ended that is not in flight: StreamSockets::end_receive");
   socket.receive.is_ending = true;
   if (socket.can_receive) return;  // it is queued
   socket.can_receive = true;
@@ -259,7 +261,7 @@ uint32_t EpollSockets::handle_events() noexcept {
 }
 
 uint32_t EpollSockets::poll(uint32_t budget) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::poll");
   uint32_t happened = handle_events();  // including those that ended a sleep
   wait(0);
   happened += handle_events();
@@ -273,7 +275,7 @@ uint32_t EpollSockets::poll(uint32_t budget) noexcept {
 }
 
 void EpollSockets::sleep_until(uint64_t deadline_ns) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::sleep_until");
   if (event_count_ > 0) return;  // an edge is reported once: the next poll handles it first
   int timeout_ms = -1;
   if (deadline_ns != TimerQueue::kNever) {

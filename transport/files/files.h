@@ -18,6 +18,7 @@
 #include "alloc/heap_owner.h"
 #include "platform/counter.h"
 #include "platform/tail_queue.h"
+#include "platform/thread_owner.h"
 #include "transport/files/polled_limits.h"
 #include "transport/registration.h"
 
@@ -174,6 +175,9 @@ class Files {
   // the log names the files, and the operations run on until the process ends. Their memory, this
   // object and its backend must stay until then. Does nothing on a second call, or without open().
   bool close(uint64_t patience_ns) noexcept;
+  // The files belong to the thread of `loop` (EventLoop::thread), which outlives this: debug builds
+  // check it when an operation begins. Before the loop runs.
+  void follow(const ThreadOwner& loop) noexcept { owner_.follow(loop); }
 
   const std::deque<File>& all() const noexcept { return files_; }
   // Invariants, looked at before and after each change: 1. No file has more operations in flight
@@ -204,6 +208,7 @@ class Files {
                                                                             : *backend_;
   }
 
+  ThreadOwner owner_;
   std::deque<File> files_;  // a deque keeps their addresses
   FileBackend* backend_ = nullptr;
   FileBackend* searcher_ = nullptr;

@@ -22,10 +22,16 @@ bool goes_on(const FileOperation& operation, uint64_t moved) noexcept {
 }  // namespace
 
 void File::begin(FileOperation& operation) noexcept {
-  BP_ASSERT(!operation.is_in_flight && operation.completed != nullptr);
+  BP_DREQUIRE_THREAD(files_.owner_.is_caller(), "File::begin");
+  BP_REQUIRE(!operation.is_in_flight,
+             "an operation on a file begins while it is in flight: File::begin");
+  BP_REQUIRE(operation.completed != nullptr,
+             "an operation on a file has no function for its end: FileOperation::completed");
   constexpr auto kEndMax = static_cast<uint64_t>(INT64_MAX);
-  BP_ASSERT(operation.offset <= kEndMax && operation.bytes <= kEndMax - operation.offset);
-  BP_ASSERT(operation.action != FileAction::kExtents || options_.tells_extents);
+  BP_REQUIRE(operation.offset <= kEndMax && operation.bytes <= kEndMax - operation.offset,
+             "an operation on a file ends beyond 2^63: FileOperation::offset");
+  BP_REQUIRE(operation.action != FileAction::kExtents || options_.tells_extents,
+             "a file is asked for extents that is not planned for it: FilePlan::tells_extents");
   operation.file = this;
   files_.begin(operation);
 }

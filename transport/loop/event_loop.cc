@@ -7,8 +7,13 @@
 #include "alloc/thread_heaps.h"
 #include "platform/assert.h"
 #include "platform/clock.h"
+#include "transport/loop/shard_plan.h"
 
 namespace bedplate {
+
+// In the log of stalls.
+static constexpr char kCall[] = "a call from another thread";
+static constexpr char kTimer[] = "a timer";
 
 bool EventLoop::is_valid() const noexcept {
   if (source_count_ > options_.source_count_max || options_.counters == nullptr) return false;
@@ -17,7 +22,7 @@ bool EventLoop::is_valid() const noexcept {
     if (slot.source == nullptr || slot.budget == 0 || slot.name == nullptr) return false;
   }
   return failed_spins_ <= kFailedSpinsMax && spins_to_skip_ < 1U << kFailedSpinsMax &&
-         rounds_to_measure_ < kRoundsPerMeasure && timers_.is_valid();
+         rounds_to_measure_ < kRoundsPerMeasure && timers_.is_valid() && own_timers_.is_valid();
 }
 
 Result<void> EventLoop::create(const EventLoopOptions& options) {
@@ -25,21 +30,27 @@ Result<void> EventLoop::create(const EventLoopOptions& options) {
   options_ = options;
   if (options_.counters == nullptr) options_.counters = &own_counters_;
   sources_ = std::make_unique<SourceSlot[]>(options.source_count_max);
+  if (options.plan != nullptr) timers_.reserve(*options.plan);
   now_ns_ = monotonic_ns();
   return doorbell_.create();
 }
 
 void EventLoop::add_source(PollSource& source, uint32_t budget, const char* name,
                            SourceCounters* counters) noexcept {
-  BP_ASSERT(!owner_.is_held());
-  BP_ASSERT(source_count_ < options_.source_count_max);
-  BP_ASSERT(budget > 0 && name != nullptr);
+  BP_REQUIRE(!owner_.is_held(), "a source is added to a loop that runs: EventLoop::add_source");
+  BP_REQUIRE(source_count_ < options_.source_count_max,
+             "more sources are added to a loop than it may have, %u: "
+             "EventLoopOptions::source_count_max",
+             options_.source_count_max);
+  BP_REQUIRE(budget > 0 && name != nullptr,
+             "a source is added without a budget or a name: EventLoop::add_source");
   sources_[source_count_++] = {&source, budget, name, counters, current_heap_owner()};
 }
 
 void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {
-  BP_ASSERT(!owner_.is_held());
-  BP_ASSERT(sleeper_ == nullptr && "a loop has one sleeper; a shard's is its sockets");
+  BP_REQUIRE(!owner_.is_held(), "a loop that runs is given a sleeper: EventLoop::set_sleeper");
+  BP_REQUIRE(sleeper_ == nullptr, "a loop is given a second sleeper, and a shard's is its sockets: "
+                                  "EventLoop::set_sleeper");
   sleeper_ = &sleeper;
 }
 
@@ -73,13 +84,15 @@ uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
   const bool is_each_timed = stall_watch_.is_timing(now_ns_);
   const uint64_t begin_ns = is_sample ? now_ns_ : monotonic_ns();
   uint64_t before_ns = begin_ns;
-  const auto take_time = [&](uint32_t bit, const char* name) {
+  const auto take_time = [&](uint32_t bit, const char* name, OwnerSet askers = 0) {
     const uint64_t after_ns = monotonic_ns();
-    if (is_each_timed && stall_watch_.mark(after_ns, name)) count_stall(bit);
+    if (is_each_timed && stall_watch_.mark(after_ns, name, askers)) count_stall(bit);
     return after_ns - std::exchange(before_ns, after_ns);
   };
+  const OwnerSet earlier_askers = std::exchange(call_askers_, 0);
   uint32_t work = run_calls();
-  if (work > 0 || is_each_timed) take_time(kCallsBit, "a call from another thread");
+  if (work > 0 || is_each_timed) take_time(kCallsBit, kCall, call_askers_);
+  call_askers_ |= earlier_askers;
   for (uint32_t i = 0; i < source_count_; ++i) {
     const SourceSlot& slot = sources_[i];
     follow_heap_owner(slot.asker);
@@ -100,13 +113,15 @@ uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
 const char* EventLoop::those_with_work(char* text, size_t text_bytes) const noexcept {
   std::snprintf(text, text_bytes, "nothing");
   size_t used = 0;
-  const auto add = [&](uint32_t bit, const char* name) {
+  const auto add = [&](uint32_t bit, const char* name, OwnerSet askers = 0) {
     if ((had_work_ >> bit & 1) == 0 || used >= text_bytes) return;
-    used += static_cast<size_t>(
-        std::snprintf(text + used, text_bytes - used, "%s%s", used == 0 ? "" : ", ", name));
+    char services[128] = "";
+    if (options_.plan != nullptr) options_.plan->list(askers, services, sizeof services);
+    used += static_cast<size_t>(std::snprintf(text + used, text_bytes - used, "%s%s%s",
+                                              used == 0 ? "" : ", ", name, services));
   };
-  add(kTimersBit, "a timer");
-  add(kCallsBit, "a call from another thread");
+  add(kTimersBit, kTimer, timer_askers_);
+  add(kCallsBit, kCall, call_askers_);
   for (uint32_t i = 0; i < source_count_; ++i) {
     add(std::min(kSourcesBit + i, kLastBit), sources_[i].name);
   }
@@ -114,9 +129,12 @@ const char* EventLoop::those_with_work(char* text, size_t text_bytes) const noex
 }
 
 uint32_t EventLoop::run_calls() noexcept {
-  const uint32_t count = calls_.run();
-  if (count > 0) options_.counters->calls.add(count);
+  OwnerSet askers = 0;
+  const uint32_t count = calls_.run(&askers);
   note_work(kCallsBit, count);
+  if (count == 0) return 0;
+  options_.counters->calls.add(count);
+  call_askers_ |= askers;
   return count;
 }
 
@@ -159,7 +177,7 @@ void EventLoop::check_time() noexcept {
   count_time();
   if (stall_watch_.is_too_long(now_ns_)) [[unlikely]] {
     char text[256];
-    if (stall_watch_.mark(now_ns_, nullptr, those_with_work(text, sizeof text))) {
+    if (stall_watch_.mark_any(now_ns_, those_with_work(text, sizeof text))) {
       for (uint32_t bit = 0; bit < kSourcesBit + source_count_; ++bit) {
         if (had_work_ >> std::min(bit, kLastBit) & 1) count_stall(bit);
       }
@@ -168,15 +186,21 @@ void EventLoop::check_time() noexcept {
   stall_watch_.skip(now_ns_);
   stall_watch_.look_at_lost(now_ns_);
   had_work_ = 0;
+  timer_askers_ = call_askers_ = 0;
 }
 
 uint32_t EventLoop::expire_timers() noexcept {
-  const uint32_t count = timers_.expire(now_ns_);
+  OwnerSet of_services = 0;
+  OwnerSet of_runtime = 0;
+  const uint32_t count =
+      timers_.expire(now_ns_, &of_services) + own_timers_.expire(now_ns_, &of_runtime);
   has_fresh_time_ = count == 0;
   if (count == 0) return 0;
   may_have_pages_ = true;
+  timer_askers_ |= of_services | of_runtime;
   note_work(kTimersBit, count);
-  if (stall_watch_.is_timing(now_ns_) && stall_watch_.mark(monotonic_ns(), "a timer")) {
+  if (stall_watch_.is_timing(now_ns_) &&
+      stall_watch_.mark(monotonic_ns(), kTimer, of_services | of_runtime)) {
     count_stall(kTimersBit);
   }
   return count;
@@ -187,8 +211,9 @@ uint64_t EventLoop::sleep_deadline_ns() const noexcept {
   for (uint32_t i = 0; i < source_count_; ++i) {
     limit_ns = std::min(limit_ns, sources_[i].source->sleep_max_ns());
   }
-  if (limit_ns == PollSource::kUnlimitedNs) return timers_.next_deadline_ns();
-  return std::min(timers_.next_deadline_ns(), monotonic_ns() + limit_ns);
+  const uint64_t timer_ns = std::min(timers_.next_deadline_ns(), own_timers_.next_deadline_ns());
+  if (limit_ns == PollSource::kUnlimitedNs) return timer_ns;
+  return std::min(timer_ns, monotonic_ns() + limit_ns);
 }
 
 void EventLoop::return_pages_before(uint64_t deadline_ns) noexcept {
@@ -202,7 +227,10 @@ void EventLoop::sleep() noexcept {
   has_fresh_time_ = false;  // announcing takes its time
   // The doorbell first: a source may have another thread that rings it.
   doorbell_.announce_sleep();
-  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_sleep();
+  for (uint32_t i = 0; i < source_count_; ++i) {
+    follow_heap_owner(sources_[i].asker);  // it may start a watch
+    sources_[i].source->announce_sleep();
+  }
   // A thread that published before it saw the announcement did not ring: look once more.
   if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
     options_.counters->sleeps.add(1);
@@ -233,11 +261,16 @@ bool EventLoop::spin_pays() noexcept {
 }
 
 void EventLoop::run() noexcept {
-  BP_ASSERT(sleeper_ != nullptr && !owner_.is_held());
+  BP_REQUIRE(sleeper_ != nullptr && !owner_.is_held(),
+             "a loop runs that has no sleeper, or runs already: EventLoop::run");
   const ThreadOwner::Hold hold(owner_);
   BP_KEEPS_VALID(*this);
   begin_counting();  // create() may be long ago
-  stall_watch_.begin(options_.stall_ns, options_.counters->stalled, options_.pulse, now_ns_);
+  stall_watch_.begin({.limit_ns = options_.stall_ns,
+                      .counters = &options_.counters->stalled,
+                      .pulse = options_.pulse,
+                      .plan = options_.plan},
+                     now_ns_);
   uint64_t spin_until_ns = 0;  // 0: not idle
   uint32_t iterations_to_clock = 0;
   while (!must_stop_.load(std::memory_order_acquire)) {

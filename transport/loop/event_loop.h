@@ -7,7 +7,8 @@
 //         (1 busy round in 16: poll_timed(), which takes the time of each source with work)
 //       with work:             the next round; 16 in a row look at no clock
 //       check_time():          now_ns(); count busy or spin time; log what stalled the loop
-//       expire_timers():       those that are due; if there were some, the next round
+//       expire_timers():       those that are due, of services and of the runtime; if there were
+//                              some, the next round
 //       idle:                  spin for spin_ns, if spin_pays()
 //       sleep():
 //         announce_sleep()     the doorbell and each source; from now on producers ring
@@ -83,6 +84,9 @@ struct EventLoopOptions {
   // Tells how long the whole process stood still, which is no stall; may be nullptr. Outlives the
   // loop.
   const ProcessPulse* pulse = nullptr;
+  // The plan of the shard: the timers of its services, and their names for the log of stalls. It
+  // outlives the loop. nullptr: the loop is no shard's.
+  ShardPlan* plan = nullptr;
   EventLoopCounters* counters = nullptr;  // outlive the loop; may be nullptr
 };
 
@@ -126,10 +130,19 @@ class EventLoop {
   // Whether the caller may use the loop's state: while the loop runs, only its own thread may.
   // Threads: any.
   bool is_own_thread() const noexcept { return owner_.is_caller(); }
+  // For objects that belong to the loop (ThreadOwner::follow).
+  const ThreadOwner& thread() const noexcept { return owner_; }
 
+  // The timers of services, as many as they have planned (ServicePlan::timers).
   TimerQueue& timers() noexcept {
-    BP_DCHECK(is_own_thread());
+    BP_DREQUIRE_THREAD(is_own_thread(), "EventLoop::timers");
     return timers_;
+  }
+  // The runtime's own timers: those of sockets, stream servers and the like, each with space of its
+  // own, which services cannot take.
+  TimerQueue& own_timers() noexcept {
+    BP_DREQUIRE_THREAD(is_own_thread(), "EventLoop::own_timers");
+    return own_timers_;
   }
   Doorbell& doorbell() noexcept { return doorbell_; }
 
@@ -137,13 +150,13 @@ class EventLoop {
   // loop is busy, up to 16 iterations old. This is enough for timers, and saves a clock call for
   // each.
   uint64_t now_ns() const noexcept {
-    BP_DCHECK(is_own_thread());
+    BP_DREQUIRE_THREAD(is_own_thread(), "EventLoop::now_ns");
     return now_ns_;
   }
   // Reads the clock, and makes the result the time of this iteration. For code that measures time:
   // once for a whole batch. Threads: the loop's own. Cost: a clock call.
   uint64_t look_at_clock() noexcept {
-    BP_DCHECK(is_own_thread());
+    BP_DREQUIRE_THREAD(is_own_thread(), "EventLoop::look_at_clock");
     return now_ns_ = monotonic_ns();
   }
 
@@ -199,6 +212,7 @@ class EventLoop {
   Doorbell doorbell_;
   LoopCallQueue calls_;
   TimerQueue timers_{owner_};
+  TimerQueue own_timers_{owner_};
   Sleeper* sleeper_ = nullptr;
   std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;
@@ -212,7 +226,9 @@ class EventLoop {
   StallWatch stall_watch_;
   bool may_have_pages_ = false;  // empty pages to return: the loop has worked since the last return
   uint64_t had_work_ = 0;        // since the last look at the clock
-  uint32_t failed_spins_ = 0;    // in a row
+  uint32_t timer_askers_ = 0;    // heap owners of the timers, and of the calls, of that work
+  uint32_t call_askers_ = 0;
+  uint32_t failed_spins_ = 0;  // in a row
   uint32_t spins_to_skip_ = 0;
   std::atomic<bool> must_stop_{false};
 };

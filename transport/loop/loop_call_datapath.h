@@ -31,7 +31,8 @@ class LoopCallQueue {
   // Returns false if the call is already pending: then it runs once, after this push(), and sees
   // all that this thread wrote before. Threads: any.
   bool push(LoopCall& call) noexcept {
-    BP_ASSERT(call.function != nullptr);
+    BP_REQUIRE(call.function != nullptr, "a call without a function is submitted to a loop: "
+                                         "LoopCall::function");
     // Pairs with the exchange in run(): the call sees all that was written before either of two
     // pushes.
     if (call.is_pending.exchange(true, std::memory_order_acq_rel)) return false;
@@ -44,8 +45,9 @@ class LoopCallQueue {
   }
 
   // Runs the queued calls in the order in which they were pushed, and returns how many. Calls that
-  // they push wait for the next run(). Threads: the loop's.
-  uint32_t run() noexcept {
+  // they push wait for the next run(). If there were some, adds the heap owners that pushed them to
+  // `*askers`, a bit for each index, unless it is nullptr. Threads: the loop's.
+  uint32_t run(uint32_t* askers = nullptr) noexcept {
     // A plain load first: the cache line stays with the loop until another thread pushes.
     if (newest_.load(std::memory_order_relaxed) == nullptr) return 0;
     LoopCall* oldest = nullptr;
@@ -57,6 +59,7 @@ class LoopCallQueue {
       call = older;
     }
     uint32_t count = 0;
+    uint32_t all = 0;
     while (oldest != nullptr) {
       LoopCall& call = *oldest;
       oldest = call.next;
@@ -66,10 +69,12 @@ class LoopCallQueue {
       const HeapOwner asker = call.asker;
       const bool was_pending = call.is_pending.exchange(false, std::memory_order_acq_rel);
       BP_ASSERT(was_pending);
+      all |= uint32_t{1} << asker.index;
       follow_heap_owner(asker);
       function(context);
       ++count;
     }
+    if (askers != nullptr) *askers |= all;
     return count;
   }
 

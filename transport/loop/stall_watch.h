@@ -20,6 +20,15 @@
 namespace bedplate {
 
 class ProcessPulse;
+class ShardPlan;
+
+struct StallWatchOptions {
+  uint64_t limit_ns = 0;  // nothing may take longer; 0: the watch is off
+  // All outlive the watch. `counters` is required.
+  StallCounters* counters = nullptr;
+  const ProcessPulse* pulse = nullptr;
+  const ShardPlan* plan = nullptr;  // names the shard and its services
+};
 
 // Threads: the loop's, but for the constructor. Only EventLoop uses it.
 class StallWatch {
@@ -27,19 +36,25 @@ class StallWatch {
   // After a stall each source is timed for this long.
   static constexpr uint64_t kTimingNs = 10 * kNsPerSecond;
 
-  // From now on nothing may take longer than `limit_ns`; 0: the watch is off. `counters` and
-  // `pulse` outlive the watch; `pulse` may be nullptr. Times: monotonic_ns().
-  void begin(uint64_t limit_ns, StallCounters& counters, const ProcessPulse* pulse,
-             uint64_t now_ns) noexcept;
+  // From now on nothing may take longer than the limit. Times: monotonic_ns().
+  void begin(const StallWatchOptions& options, uint64_t now_ns) noexcept;
 
-  // Attributes the time since the last mark to `name`, or, if that is nullptr, to one of the names
-  // in `had_work`, separated by commas. Returns whether that was a stall. Counts and logs a stall
-  // or lost time that exceeds the limit; the log has a limit of its own.
-  bool mark(uint64_t now_ns, const char* name, const char* had_work = "") noexcept {
+  // Attributes the time since the last mark to `name`, and to the services among the heap owners
+  // `askers` (shard_plan.h). Returns whether that was a stall. Counts and logs a stall or lost time
+  // that exceeds the limit; the log has a limit of its own.
+  bool mark(uint64_t now_ns, const char* name, uint32_t askers = 0) noexcept {
     const uint64_t took_ns = now_ns - marked_ns_;
     marked_ns_ = now_ns;
     if (took_ns > limit_ns_) [[unlikely]]
-      return note(took_ns, now_ns, name, had_work);
+      return note({took_ns, name, askers}, now_ns);
+    return false;
+  }
+  // The same for one of several: `had_work` has all names, separated by commas.
+  bool mark_any(uint64_t now_ns, const char* had_work) noexcept {
+    const uint64_t took_ns = now_ns - marked_ns_;
+    marked_ns_ = now_ns;
+    if (took_ns > limit_ns_) [[unlikely]]
+      return note({took_ns, nullptr, 0, had_work}, now_ns);
     return false;
   }
   // Whether the time since the last mark is too long, so that the caller should list the sources
@@ -63,7 +78,15 @@ class StallWatch {
     uint32_t still_ms = 0;   // ProcessPulse::still_ms
   };
 
-  bool note(uint64_t took_ns, uint64_t now_ns, const char* name, const char* had_work) noexcept;
+  struct LongTime {
+    uint64_t took_ns = 0;
+    const char* name = nullptr;  // nullptr: one of those in had_work
+    uint32_t askers = 0;
+    const char* had_work = "";
+  };
+
+  bool note(const LongTime& time, uint64_t now_ns) noexcept;
+  void tell_stall(const LongTime& time, uint64_t lost_ns) noexcept;
   void tell_lost(uint64_t waited_ns, uint64_t still_ns) noexcept;
   void refresh_lost(uint64_t now_ns) noexcept;
   LostTime read_lost(uint64_t now_ns) const noexcept;
@@ -77,7 +100,9 @@ class StallWatch {
   uint64_t lost_at_ns_ = 0;
   StallCounters* counters_ = nullptr;
   const ProcessPulse* pulse_ = nullptr;
-  Fd schedstat_;  // not open: the kernel does not count waiting time
+  const ShardPlan* plan_ = nullptr;
+  char loop_[48] = "an event loop";  // in the log: "shard main"
+  Fd schedstat_;                     // not open: the kernel does not count waiting time
   LogLimit stall_limit_{5};
   LogLimit preemption_limit_{1};
   LogLimit standstill_limit_{1};

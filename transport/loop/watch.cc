@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "platform/assert.h"
+#include "transport/loop/shard_plan.h"
 
 namespace bedplate {
 namespace {
@@ -16,14 +17,33 @@ constexpr uint32_t kGenerationShift = 32;
 
 }  // namespace
 
-void WatchTable::create(uint32_t count_max) {
+void WatchTable::create(uint32_t count_max, ShardPlan* plan) {
   BP_ASSERT(count_max < uint32_t{1} << (kGenerationShift - kSlotShift));
+  plan_ = plan;
   slots_ = std::make_unique<Slot[]>(count_max);
   slot_count_ = count_max;
 }
 
+std::array<uint32_t, kHeapOwnerCountMax> WatchTable::counts() const noexcept {
+  OwnerCounts counts = {};
+  for (uint32_t i = 0; i < slot_count_; ++i) {
+    if (slots_[i].watch != nullptr) ++counts[slots_[i].watch->asker.index];
+  }
+  return counts;
+}
+
+int WatchTable::refuse() noexcept {
+  if (plan_ != nullptr) {
+    OwnerCounts in_use = counts();
+    ++in_use[current_heap_owner().index];
+    plan_->log_refusal(ShardItem::kWatches, in_use);
+  }
+  return ENOSPC;
+}
+
 int WatchTable::insert(Watch& watch) noexcept {
-  BP_ASSERT(!watch.is_watched());
+  BP_REQUIRE(!watch.is_watched(),
+             "a watch is started that is watched already: StreamSockets::start_watching");
   if (!watch.is_socket) {
     struct stat status {};
     if (fstat(watch.fd, &status) != 0) return errno;
@@ -39,10 +59,13 @@ int WatchTable::insert(Watch& watch) noexcept {
       return EEXIST;
     }
   }
-  if (free == Watch::kNoSlot) return ENOSPC;
+  if (free == Watch::kNoSlot) return refuse();
   watch.slot = free;
   watch.asker = current_heap_owner();
   slots_[free] = {&watch, slots_[free].generation + 1, false};
+  if (BP_DEBUG != 0 && plan_ != nullptr) {
+    plan_->look_at(ShardItem::kWatches, watch.asker, counts());
+  }
   return 0;
 }
 

@@ -8,12 +8,15 @@
 // descriptor that is read should be non-blocking.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
 #include "alloc/heap_owner.h"
 
 namespace bedplate {
+
+class ShardPlan;
 
 // Ownership: the caller's, at the same address while it is watched. `fd` is the caller's too, and
 // stays open until stop_watching has returned; right after, both may be freed. Closing `fd` earlier
@@ -45,13 +48,15 @@ struct Watch {
 // shard's.
 class WatchTable {
  public:
-  // Before the seal: it allocates.
-  void create(uint32_t count_max);
+  // Before the seal: it allocates. `plan`: that of the shard, with `count_max` watches in all;
+  // nullptr: the table is no shard's. It outlives this.
+  void create(uint32_t count_max, ShardPlan* plan = nullptr);
 
   // Returns 0, or an errno value: EBADF; EINVAL: events that cannot be asked for, none at all, or
   // no callback; EPERM: a file or directory, which is always ready; EEXIST: the descriptor is
-  // already watched; ENOSPC: the table is full. Requires: not watched. Cost: a look at each slot,
-  // and a system call. If `watch.is_socket`: no system call, and so no EBADF or EPERM.
+  // already watched; ENOSPC: the table is full, which is logged if it has a plan. Requires: not
+  // watched. Cost: a look at each slot, and a system call. If `watch.is_socket`: no system call,
+  // and so no EBADF or EPERM.
   int insert(Watch& watch) noexcept;
   // Requires: watched, as for key_of() and is_armed().
   void remove(Watch& watch) noexcept;
@@ -70,8 +75,12 @@ class WatchTable {
     uint32_t generation = 0;
     bool is_armed = false;
   };
+  std::array<uint32_t, kHeapOwnerCountMax> counts() const noexcept;
+  int refuse() noexcept;
+
   std::unique_ptr<Slot[]> slots_;
   uint32_t slot_count_ = 0;
+  ShardPlan* plan_ = nullptr;
 };
 
 }  // namespace bedplate

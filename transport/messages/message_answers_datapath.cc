@@ -30,8 +30,10 @@ bool MessageAnswers::is_valid() const noexcept {
 }
 
 void MessageAnswers::create(const MessageAnswersOptions& options) noexcept {
-  BP_ASSERT(options_.messenger == nullptr);
-  BP_ASSERT(options.messenger != nullptr && options.dropped != nullptr);
+  BP_REQUIRE(
+      options_.messenger == nullptr && options.messenger != nullptr && options.dropped != nullptr,
+      "answers by message are created twice, or without messenger or counter: "
+      "MessageAnswers::create");
   options_ = options;
   const auto handler = [](void* self, const Message& message) noexcept {
     static_cast<MessageAnswers*>(self)->ask(message);

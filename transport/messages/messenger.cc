@@ -30,6 +30,12 @@ Messenger::Messenger() noexcept {
                               this});
 }
 
+void Messenger::follow(const ThreadOwner& loop) noexcept {
+  BP_ASSERT(providers_.empty() && loop_ == nullptr);
+  loop_ = &loop;
+  owner_.follow(loop);
+}
+
 bool Messenger::is_valid() const noexcept {
   uint32_t count = 0;
   const RoomCall* last = nullptr;
@@ -54,13 +60,16 @@ bool Messenger::is_valid() const noexcept {
 }
 
 void Messenger::add_provider(Provider& provider) {
-  BP_ASSERT(!owner_.is_held());
+  BP_REQUIRE_THREAD(owner_.is_caller(), "Messenger::add_provider");
+  BP_REQUIRE(!is_polling_, "a callback of a poll adds a provider: Messenger::add_provider");
+  if (loop_ != nullptr) provider.follow(*loop_);
   providers_.push_back(&provider);
   polled_.push_back({&provider});
   active_count_ = static_cast<uint32_t>(polled_.size());
 }
 
 Result<Endpoint*> Messenger::connect(const PeerAddress& peer, std::string* why) {
+  BP_REQUIRE_THREAD(loop_ == nullptr || loop_->is_caller(), "Messenger::connect");
   // One provider: its own error. Several: each one's answer, and the last one's cure.
   Error last;
   char answers[sizeof last.answer] = {};
@@ -90,9 +99,10 @@ Result<Endpoint*> Messenger::connect(const PeerAddress& peer, std::string* why) 
 
 SendStatus Messenger::ask_number(Endpoint& peer, std::string_view name,
                                  NumberQuery& query) noexcept {
-  BP_DCHECK(owner_.is_caller());
+  BP_DREQUIRE_THREAD(owner_.is_caller(), "Messenger::ask_number");
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(query.answered != nullptr);
+  BP_REQUIRE(query.answered != nullptr,
+             "a question has no function for its answer: NumberQuery::answered");
   struct {
     uint32_t token;
     char name[kMessageNameMax];
@@ -111,7 +121,7 @@ SendStatus Messenger::ask_number(Endpoint& peer, std::string_view name,
 }
 
 void Messenger::take_back(NumberQuery& query) noexcept {
-  BP_DCHECK(owner_.is_caller());
+  BP_DREQUIRE_THREAD(owner_.is_caller(), "Messenger::take_back");
   BP_KEEPS_VALID(*this);
   for (NumberQuery** link = &queries_; *link != nullptr; link = &(*link)->next) {
     if (*link != &query) continue;
@@ -178,8 +188,9 @@ void Messenger::hear_answer(const Message& message) noexcept {
 }
 
 void Messenger::notify_room(Endpoint& to, RoomCall& room) noexcept {
-  BP_DCHECK(owner_.is_caller());
-  BP_ASSERT(!room.is_waiting() && room.call != nullptr);
+  BP_DREQUIRE_THREAD(owner_.is_caller(), "Messenger::notify_room");
+  BP_REQUIRE(!room.is_waiting() && room.call != nullptr,
+             "a call for room waits already, or has no function: Messenger::notify_room");
   append(to, room);
   room_wait_.begin();
 }
@@ -195,7 +206,7 @@ void Messenger::append(Endpoint& to, RoomCall& room) noexcept {
 }
 
 void Messenger::take_back(RoomCall& room) noexcept {
-  BP_DCHECK(owner_.is_caller());
+  BP_DREQUIRE_THREAD(owner_.is_caller(), "Messenger::take_back");
   BP_KEEPS_VALID(*this);
   RoomCall* before = nullptr;
   for (RoomCall* each = rooms_; each != nullptr; before = each, each = each->next) {
@@ -232,8 +243,13 @@ uint32_t Messenger::call_rooms() noexcept {
 
 uint32_t Messenger::poll(uint32_t budget) noexcept {
 #if BP_DEBUG
+  BP_REQUIRE_THREAD(owner_.is_caller(), "Messenger::poll");
   const ThreadOwner::Hold hold(owner_);
 #endif
+  BP_REQUIRE(!is_polling_,
+             "a handler or another callback of a poll polls its messenger: it returns "
+             "instead (Messenger::poll, wait; bp_poll, bp_wait)");
+  is_polling_ = true;
   uint32_t count = 0;
   for (uint32_t i = 0; i < active_count_; ++i) {
     const uint32_t found = polled_[i].provider->poll(budget);
@@ -244,6 +260,7 @@ uint32_t Messenger::poll(uint32_t budget) noexcept {
   if (BP_UNLIKELY(answer_count_ != 0)) count += send_answers();
   if (BP_UNLIKELY(rooms_ != nullptr)) count += call_rooms();
   if (BP_UNLIKELY(--polls_to_look_ == 0)) count += look_around(budget);
+  is_polling_ = false;
   return count;
 }
 
@@ -301,7 +318,8 @@ void Messenger::wait(uint64_t timeout_ns) noexcept {
   for (Provider* provider : providers_) {
     if (provider->can_sleep()) sleeper = provider;
   }
-  BP_ASSERT(sleeper != nullptr);
+  BP_REQUIRE(sleeper != nullptr, "a messenger waits that no provider wakes, as a shard's: "
+                                 "Messenger::wait");
   announce_sleep();
   // Polls once more: from here on a sender wakes us.
   if (poll(kLastLookBudget) == 0) sleeper->sleep(std::min(timeout_ns, sleep_max_ns()));

@@ -35,6 +35,11 @@ class Messenger final : public PollSource {
   Messenger(const Messenger&) = delete;
   Messenger& operator=(const Messenger&) = delete;
 
+  // The messenger and its providers belong to an event loop from now on (EventLoop::thread). Its
+  // thread alone uses them while it runs: connect() checks it, and debug builds check each call.
+  // Called before add_provider(). `loop` outlives the use of the messenger.
+  void follow(const ThreadOwner& loop) noexcept;
+
   // The dispatcher that providers deliver to.
   Dispatcher& dispatcher() noexcept { return dispatcher_; }
   // Sets the function that runs for messages of `id`, in place of the previous one. Messages
@@ -81,7 +86,8 @@ class Messenger final : public PollSource {
   // provider. Returns how many. A provider that brought nothing for kQuietPolls polls, or up to
   // twice as many, becomes quiet, but at least one provider is polled always. Quiet providers take
   // turns: one of them is polled in each kPollsPerQuietOne polls, or in each poll while nothing
-  // arrives at all. So many idle providers cost less than a busy one.
+  // arrives at all. So many idle providers cost less than a busy one. Requires, as wait() does: not
+  // called from within a handler or another callback of a poll.
   uint32_t poll(uint32_t budget) noexcept override;
   static constexpr uint32_t kQuietPolls = 64;
   static constexpr uint32_t kPollsPerQuietOne = 8;
@@ -139,7 +145,8 @@ class Messenger final : public PollSource {
   uint32_t call_rooms() noexcept;
   void append(Endpoint& to, RoomCall& room) noexcept;
 
-  ThreadOwner owner_;  // held by the polling thread
+  ThreadOwner owner_;                  // held by the polling thread, in debug builds
+  const ThreadOwner* loop_ = nullptr;  // nullptr: no loop has it
   Dispatcher dispatcher_;
   std::vector<Provider*> providers_;
   std::vector<Polled> polled_;  // first those that each poll looks at, then the quiet ones
@@ -147,6 +154,7 @@ class Messenger final : public PollSource {
   uint32_t turn_ = 0;  // the index of the quiet provider that was polled last
   uint32_t look_interval_ = kPollsPerQuietOne;
   uint32_t polls_to_look_ = kPollsPerQuietOne;
+  bool is_polling_ = false;  // beside polls_to_look_, in a line that each poll writes anyway
   uint32_t polls_since_sorted_ = 0;
   const MessageNames* names_ = nullptr;
   NumberQuery* queries_ = nullptr;

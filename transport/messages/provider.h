@@ -12,6 +12,8 @@
 
 namespace bedplate {
 
+class ThreadOwner;
+
 // The peer to reach. The caller sets its number in a group, or its name. A provider reads the field
 // that it needs.
 struct PeerAddress {
@@ -79,6 +81,10 @@ class Provider {
   virtual void sleep(uint64_t timeout_ns) noexcept = 0;
   // Whether sleep() may be called, and ends when a message arrives.
   virtual bool can_sleep() const noexcept = 0;
+
+  // Called when its messenger belongs to an event loop: only the thread of `loop` uses it from now
+  // on, and it may check that. `loop` outlives its use.
+  virtual void follow(const ThreadOwner& /*loop*/) noexcept {}
 };
 
 }  // namespace bedplate

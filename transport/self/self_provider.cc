@@ -47,11 +47,18 @@ bool SelfProvider::is_valid() const noexcept {
   return returned == returned_count_ && loans_.is_valid();
 }
 
+// The box is full. Another thread than the shard's fills it without waking the shard, and would try
+// for ever: here a release can look at the thread, too, since this is no fast path.
+[[gnu::cold]] SendStatus SelfProvider::full() const noexcept {
+  BP_REQUIRE_THREAD(owner_.is_caller(), "Endpoint::am_send");
+  return SendStatus::kAgain;
+}
+
 SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) noexcept {
-  BP_DCHECK(owner_.is_caller());
+  BP_DREQUIRE_THREAD(owner_.is_caller(), "Endpoint::am_send");
   if (payload.size() > kLimits.am_bytes_max) return SendStatus::kTooLong;
   MessageSlot* slot = producer_.next_slot();
-  if (slot == nullptr) return SendStatus::kAgain;
+  if (slot == nullptr) return full();
   const auto bytes = static_cast<uint32_t>(payload.size());
   SlotKind kind = SlotKind::kInline;
   if (bytes <= kInlineBytesMax) {
@@ -59,7 +66,7 @@ SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) no
   } else {
     PayloadOffset offset;
     std::byte* area = producer_.next_area(bytes, &offset);
-    if (area == nullptr) return SendStatus::kAgain;
+    if (area == nullptr) return full();
     std::memcpy(area, payload.data(), bytes);
     std::memcpy(slot->payload, &offset, sizeof offset);
     kind = SlotKind::kArea;
@@ -71,10 +78,10 @@ SendStatus SelfProvider::am_send(AmId id, std::span<const std::byte> payload) no
 
 SendStatus SelfProvider::am_send_loan(AmId id, std::span<const std::byte> header,
                                       std::span<std::byte> block, Completion* returned) noexcept {
-  BP_DCHECK(owner_.is_caller());
+  BP_DREQUIRE_THREAD(owner_.is_caller(), "Endpoint::am_send_loan");
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
   MessageSlot* slot = producer_.next_slot();
-  if (slot == nullptr || loans_.is_full()) return SendStatus::kAgain;
+  if (slot == nullptr || loans_.is_full()) return full();
   BP_DCHECK_SLOW(is_valid());
   LoanDescriptor descriptor;
   descriptor.loan = loans_.try_lend(block.data(), returned);
@@ -127,10 +134,12 @@ void SelfProvider::deliver(const SlotHeader& header, const MessageSlot& slot) no
 }
 
 void SelfProvider::release(const Loan& loan) noexcept {
-  BP_DCHECK(owner_.is_caller());
-  BP_ASSERT(loan.provider == this && loan.token < kLoanCountMax);
+  BP_DREQUIRE_THREAD(owner_.is_caller(), "Messenger::release");
+  BP_REQUIRE(loan.provider == this && loan.token < kLoanCountMax,
+             "a loan is given back that another messenger got: Messenger::release");
   const auto number = static_cast<uint32_t>(loan.token);
-  BP_ASSERT(loans_.is_out(number) && !loans_[number].is_returned);
+  BP_REQUIRE(loans_.is_out(number) && !loans_[number].is_returned,
+             "a loan is given back twice: Messenger::release");
   loans_[number].is_returned = true;
   ++returned_count_;
   BP_DCHECK_SLOW(is_valid());
@@ -150,7 +159,7 @@ uint32_t SelfProvider::finish_loans() noexcept {
 }
 
 SendStatus SelfProvider::start(const RemoteOperation& operation) noexcept {
-  BP_DCHECK(owner_.is_caller());
+  BP_DREQUIRE_THREAD(owner_.is_caller(), "Endpoint::start");
   if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
   std::byte* at = pointer_to(operation.remote.address);
   if (is_atomic(operation.kind)) {

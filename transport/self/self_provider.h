@@ -40,6 +40,7 @@ class SelfProvider final : public Provider, private Endpoint {
   void announce_awake() noexcept override {}
   void sleep(uint64_t) noexcept override {}
   bool can_sleep() const noexcept override { return false; }
+  void follow(const ThreadOwner& loop) noexcept override { owner_.follow(loop); }
 
   bool is_valid() const noexcept;
 
@@ -59,14 +60,15 @@ class SelfProvider final : public Provider, private Endpoint {
   Result<RemoteMemory> expose(std::span<std::byte> memory) override;
   void withdraw(const RemoteMemory&) noexcept override {}
   bool has_room() noexcept override {
-    BP_DCHECK(owner_.is_caller());
+    BP_DREQUIRE_THREAD(owner_.is_caller(), "Endpoint::has_room");
     return producer_.next_slot() != nullptr;
   }
 
+  SendStatus full() const noexcept;
   void deliver(const SlotHeader& header, const MessageSlot& slot) noexcept;
   uint32_t finish_loans() noexcept;
 
-  ThreadOwner owner_;  // the polling thread holds it during a poll, in debug builds
+  ThreadOwner owner_;  // the loop's; and the polling thread holds it in a poll, in debug builds
   const uint32_t member_;
   const char* const own_name_;
   const Dispatcher& dispatcher_;

@@ -12,7 +12,7 @@ namespace bedplate {
 namespace {
 
 void finish(Connecting& connecting, int result) noexcept {
-  connecting.loop->timers().cancel(connecting.limit);
+  connecting.loop->own_timers().cancel(connecting.limit);
   connecting.sockets->stop_watching(connecting.watch);
   set_blocking(connecting.fd, true);
   connecting.is_in_flight = false;
@@ -45,8 +45,10 @@ void too_late(void* context) noexcept {
 
 int start_connecting(StreamSockets& sockets, EventLoop& loop, Connecting& connecting,
                      const sockaddr* address, socklen_t address_bytes) noexcept {
-  BP_ASSERT(!connecting.is_in_flight);
-  BP_ASSERT(connecting.completed != nullptr);
+  BP_REQUIRE(!connecting.is_in_flight,
+             "an attempt to connect begins while it is in flight: start_connecting");
+  BP_REQUIRE(connecting.completed != nullptr,
+             "an attempt to connect has no function for its outcome: Connecting::completed");
   connecting.sockets = &sockets;
   connecting.loop = &loop;
   connecting.watch.fd = connecting.fd;
@@ -60,7 +62,7 @@ int start_connecting(StreamSockets& sockets, EventLoop& loop, Connecting& connec
   if (connecting.time_ns_max > 0) {
     connecting.limit.context = &connecting;
     connecting.limit.expired = &too_late;
-    loop.timers().arm(connecting.limit, monotonic_ns() + connecting.time_ns_max);
+    loop.own_timers().arm(connecting.limit, monotonic_ns() + connecting.time_ns_max);
   }
   return 0;
 }

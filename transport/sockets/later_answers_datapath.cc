@@ -81,7 +81,9 @@ void LaterAnswers::end_hold() noexcept {
 }
 
 LaterAnswer& LaterAnswers::defer(uint64_t received_ns) noexcept {
-  BP_ASSERT(held_ != nullptr || !spare_.is_empty());
+  BP_REQUIRE(held_ != nullptr || !spare_.is_empty(),
+             "a step asks for a second later answer, or its session has none: "
+             "StreamSession::later");
   if (held_ == nullptr) hold(received_ns);
   LaterAnswer& answer = *std::exchange(held_, nullptr);
   answer.state_ = LaterAnswer::State::kWaits;
@@ -91,7 +93,8 @@ LaterAnswer& LaterAnswers::defer(uint64_t received_ns) noexcept {
 }
 
 void LaterAnswers::finish(LaterAnswer& answer) noexcept {
-  BP_ASSERT(answer.state_ == LaterAnswer::State::kWaits && waiting_count_ > 0);
+  BP_REQUIRE(answer.state_ == LaterAnswer::State::kWaits && waiting_count_ > 0,
+             "a later answer is finished that does not wait: LaterAnswer::finish, once");
   answer.state_ = LaterAnswer::State::kFinished;
   if (!is_in_order()) queue_.push(answer);
   count(waiting_count_ - 1);

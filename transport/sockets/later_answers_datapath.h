@@ -37,21 +37,25 @@ class LaterAnswer {
 
   // Appends a copy of `text`. Requires: at most kTextBytes in all.
   void say(std::string_view text) noexcept {
-    BP_ASSERT(is_open() && text.size() <= kTextBytes - text_bytes_);
+    BP_REQUIRE(is_open(), "%s", kEnded);
+    BP_REQUIRE(text.size() <= kTextBytes - text_bytes_,
+               "a later answer says more than %u bytes: LaterAnswer::say", kTextBytes);
     std::memcpy(text_ + text_bytes_, text.data(), text.size());
     text_bytes_ += static_cast<uint32_t>(text.size());
   }
   void say_number(uint64_t number) noexcept;
   // Appends `text` without a copy, as StreamSession::lend does. Requires: once.
   void lend(std::string_view text, void* loan) noexcept {
-    BP_ASSERT(is_open() && !has_loan() && text.data() != nullptr);
+    BP_REQUIRE(is_open(), "%s", kEnded);
+    BP_REQUIRE(!has_loan() && text.data() != nullptr,
+               "a later answer lends twice, or nothing: LaterAnswer::lend");
     lent_ = text;
     loan_ = loan;
     lent_at_ = text_bytes_;
   }
   // As StreamSession::answered. The time ends when the answer joins the replies of a send.
   void answered(Histogram& time_ns, uint8_t kind = 0) noexcept {
-    BP_ASSERT(is_open());
+    BP_REQUIRE(is_open(), "%s", kEnded);
     time_ns_ = &time_ns;
     kind_ = kind;
   }
@@ -61,6 +65,8 @@ class LaterAnswer {
  private:
   friend class LaterAnswers;
   friend class StreamSession;
+  static constexpr char kEnded[] =
+      "a later answer is filled after it was finished: LaterAnswer::finish";
   // kHeld: by a step that has not ended.
   enum class State : uint8_t { kSpare, kHeld, kWaits, kFinished };
 

@@ -90,13 +90,13 @@ const char* describe_connection(int fd, char* text, uint32_t text_bytes) noexcep
 }
 
 SlowSends::~SlowSends() {
-  if (timer_.is_armed()) loop_->timers().cancel(timer_);
+  if (timer_.is_armed()) loop_->own_timers().cancel(timer_);
 }
 
 void SlowSends::create(EventLoop& loop, SocketCounters& counters) {
   loop_ = &loop;
   counters_ = &counters;
-  loop.timers().reserve_more(1);
+  loop.own_timers().reserve_more(1);
   timer_.context = this;
   timer_.expired = [](void* self) noexcept { static_cast<SlowSends*>(self)->look(); };
 }
@@ -122,7 +122,7 @@ void SlowSends::detached(StreamSocket& socket) noexcept {
 
 void SlowSends::began(StreamSocket& socket) noexcept {
   ++socket.sends;
-  if (!timer_.is_armed()) loop_->timers().arm(timer_, loop_->now_ns() + kPauseNs);
+  if (!timer_.is_armed()) loop_->own_timers().arm(timer_, loop_->now_ns() + kPauseNs);
 }
 
 bool SlowSends::has_moved(StreamSocket& socket) noexcept {
@@ -162,7 +162,7 @@ void SlowSends::look() noexcept {
     told_since_ns_ = since_ns;
   }
   if (!is_any_sending) return;
-  loop_->timers().arm(timer_, std::max(now_ns, timer_.deadline_ns) + kPauseNs);
+  loop_->own_timers().arm(timer_, std::max(now_ns, timer_.deadline_ns) + kPauseNs);
 }
 
 }  // namespace bedplate

@@ -66,8 +66,10 @@ bool StreamServer::is_valid() const noexcept {
 }
 
 void StreamServer::add_listener(int fd) noexcept {
-  BP_ASSERT(stride_bytes_ != 0 && fd >= 0);
-  BP_ASSERT(listener_count_ < kListenersMax);
+  BP_REQUIRE(stride_bytes_ != 0 && fd >= 0,
+             "a listener is added before create(), or is closed: StreamServer::add_listener");
+  BP_REQUIRE(listener_count_ < kListenersMax,
+             "more than %u listeners are added: StreamServer::add_listener", kListenersMax);
   Listener& listener = listeners_[listener_count_++];
   listener.server = this;
   if (options_.layers != nullptr) listener.layer_use = options_.layers->use_on(fd);
@@ -81,7 +83,7 @@ void StreamServer::add_listener(int fd) noexcept {
 }
 
 void StreamServer::start() noexcept {
-  BP_ASSERT(is_own_thread());
+  BP_REQUIRE_THREAD(is_own_thread(), "StreamServer::start");
   for (uint32_t i = 0; i < listener_count_; ++i) {
     options_.sockets->start_listening(listeners_[i].socket);
   }
@@ -261,7 +263,7 @@ void StreamServer::end_lingering(Connection& connection) noexcept {
 }
 
 void StreamServer::arm_linger_timer() noexcept {
-  TimerQueue& timers = options_.loop->timers();
+  TimerQueue& timers = options_.loop->own_timers();
   if (first_lingering_ == nullptr) return timers.cancel(linger_timer_);
   timers.arm(linger_timer_, first_lingering_->linger_end_ns);
 }

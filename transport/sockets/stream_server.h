@@ -100,13 +100,16 @@ class StreamServer {
   template <typename Session, typename... Arguments>
   void create(const StreamServerOptions& options, std::span<std::byte> memory,
               Arguments&... arguments) noexcept {
-    BP_ASSERT(stride_bytes_ == 0 && options.loop != nullptr && options.sockets != nullptr);
-    BP_ASSERT(options.counters != nullptr);
-    BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0);
+    BP_REQUIRE(stride_bytes_ == 0 && options.loop != nullptr && options.sockets != nullptr &&
+                   options.counters != nullptr,
+               "a server is created twice, or without loop, sockets or counters: "
+               "StreamServer::create");
+    BP_REQUIRE(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0,
+               "the memory of a server is not aligned to a cache line: StreamServer::create");
     options_ = options;
     memory_ = memory;
     stride_bytes_ = sizeof(SessionConnection<Session>);
-    options.loop->timers().reserve_more(1);
+    options.loop->own_timers().reserve_more(1);
     for (uint64_t i = connection_count(); i-- > 0;) {
       auto* made =
           new (memory.data() + i * stride_bytes_) SessionConnection<Session>(*this, arguments...);

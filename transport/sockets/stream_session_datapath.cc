@@ -101,7 +101,8 @@ void StreamSession::step(uint64_t now_ns) noexcept {
 }
 
 void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
-  BP_DCHECK(memory != nullptr && fill_left_ == 0 && skip_bytes_ == 0);
+  BP_DREQUIRE(memory != nullptr && fill_left_ == 0 && skip_bytes_ == 0,
+              "a step skips or fills twice, or fills nothing: StreamSession::skip, fill");
   const uint64_t there = std::min<uint64_t>(bytes, end_ - begin_);
   std::memcpy(memory, input_.data() + begin_, there);
   take(there);
@@ -137,7 +138,9 @@ void StreamSession::sent(uint64_t now_ns) noexcept {
 // ---- answers that come later --------------------------------------------------------------------
 
 void StreamSession::resume(uint64_t now_ns) noexcept {
-  BP_ASSERT(is_waiting_ && !is_running_);
+  BP_REQUIRE(is_waiting_ && !is_running_,
+             "a session is resumed that does not wait, or from within work(): "
+             "StreamSession::resume");
   is_waiting_ = false;
   if (!has_left_) run(now_ns);
   if (changed_ != nullptr) changed_(owner_);

@@ -150,7 +150,7 @@ class StreamSession {
   // protocol fills it and calls its finish(), once. Requires: once in a step, and then neither
   // say() nor lend(); the session has memory for such answers.
   LaterAnswer& later() noexcept {
-    BP_ASSERT(is_running_);
+    BP_REQUIRE(is_running_, "a later answer is asked for outside of work(): StreamSession::later");
     return later_.defer(received_ns_);
   }
 
@@ -165,13 +165,15 @@ class StreamSession {
   bool is_input_full() const noexcept { return end_ - begin_ == input_.size(); }
   // Takes `bytes` from the front. Requires: they have arrived.
   void take(uint64_t bytes) noexcept {
-    BP_DCHECK(bytes <= end_ - begin_);
+    BP_DREQUIRE(bytes <= end_ - begin_,
+                "a step takes more bytes than have arrived: StreamSession::take");
     begin_ += static_cast<uint32_t>(bytes);
   }
   // Drops `bytes` before the next step, also bytes that have yet to arrive. Requires: neither
   // skip() nor fill() was called before in this step.
   void skip(uint64_t bytes) noexcept {
-    BP_DCHECK(fill_left_ == 0 && skip_bytes_ == 0);
+    BP_DREQUIRE(fill_left_ == 0 && skip_bytes_ == 0,
+                "a step skips or fills twice: StreamSession::skip, fill");
     skip_bytes_ = bytes;
   }
   // Puts the next `bytes` into `memory`; the next step comes when all of them are there. Copies
@@ -182,7 +184,8 @@ class StreamSession {
   // Skips further steps until `arrived_bytes` have arrived. Only before work() returns false.
   // Requires: more than have arrived, at most the size of the input buffer.
   void want(uint64_t arrived_bytes) noexcept {
-    BP_DCHECK(arrived_bytes > end_ - begin_ && arrived_bytes <= input_.size());
+    BP_DREQUIRE(arrived_bytes > end_ - begin_ && arrived_bytes <= input_.size(),
+                "a step wants bytes that are there, or more than fit: StreamSession::want");
     wanted_bytes_ = arrived_bytes;
   }
 

@@ -1,7 +1,10 @@
 #include "transport/sockets/stream_sockets.h"
 
+#include <cerrno>
+
 #include "platform/assert.h"
 #include "platform/clock.h"
+#include "transport/loop/shard_plan.h"
 #include "transport/sockets/socket_address.h"
 
 namespace bedplate {
@@ -24,7 +27,32 @@ void StreamSockets::retry_listening(StreamListener& listener) noexcept {
     follow_heap_owner(waiting.asker);
     waiting.backend->start_listening(waiting);
   };
-  options_.loop->timers().arm(listener.retry, monotonic_ns() + kPauseNs);
+  options_.loop->own_timers().arm(listener.retry, monotonic_ns() + kPauseNs);
+}
+
+int StreamSockets::count_attached(StreamSocket& socket) noexcept {
+  ShardPlan* const plan = options_.plan;
+  socket.asker = current_heap_owner();
+  ++attached_counts_[socket.asker.index];
+  if (plan != nullptr && attached_count_ == plan->planned(ShardItem::kSockets)) {
+    plan->log_refusal(ShardItem::kSockets, attached_counts_);
+    --attached_counts_[socket.asker.index];
+    return ENOSPC;
+  }
+  ++attached_count_;
+  if (BP_DEBUG != 0 && plan != nullptr) {
+    plan->look_at(ShardItem::kSockets, socket.asker, attached_counts_);
+  }
+  return 0;
+}
+
+void StreamSockets::count_detached(const StreamSocket& socket) noexcept {
+  BP_REQUIRE(!socket.receive.is_in_flight && !socket.send.is_in_flight,
+             "a socket is detached while an operation of it is in flight: StreamSockets::detach");
+  BP_REQUIRE(attached_counts_[socket.asker.index] > 0,
+             "a socket is detached that is not attached: StreamSockets::detach");
+  --attached_counts_[socket.asker.index];
+  --attached_count_;
 }
 
 bool advance(SocketOperation& operation, uint64_t bytes) noexcept {
@@ -46,8 +74,12 @@ bool advance(SocketOperation& operation, uint64_t bytes) noexcept {
 }
 
 void begin_operation(SocketOperation& operation, StreamSocket& socket, bool is_send) noexcept {
-  BP_ASSERT(!operation.is_in_flight);
-  BP_ASSERT(operation.piece_count > 0);
+  BP_REQUIRE(!operation.is_in_flight,
+             "a socket begins a %s while its earlier one is in flight: StreamSockets::%s",
+             is_send ? "send" : "receive", is_send ? "send" : "receive");
+  BP_REQUIRE(operation.piece_count > 0,
+             "a socket begins a %s without pieces of memory: SocketOperation::pieces",
+             is_send ? "send" : "receive");
   operation.is_in_flight = true;
   operation.is_ending = false;
   operation.is_send = is_send;

@@ -5,6 +5,7 @@
 // allocated here. A socket has at most one receive and one send in flight at a time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -20,6 +21,7 @@
 
 namespace bedplate {
 
+class ShardPlan;
 struct StreamSocket;
 class StreamSockets;
 
@@ -58,6 +60,7 @@ struct StreamSocket {
   // For SlowSends: how many sends have begun; at the last look, the progress of the sends and the
   // kernel's measure of the last one; and how long all of this has been so.
   uint32_t sends = 0;
+  HeapOwner asker = {};  // the heap owner when it was attached
   uint64_t seen_progress = 0;
   uint64_t seen_taken = 0;
   uint64_t seen_since_ns = 0;
@@ -83,13 +86,16 @@ struct StreamListener {
   StreamSockets* backend = nullptr;
 };
 
-// Loop and counters outlive the sockets.
+// Loop, counters and plan outlive the sockets.
 struct StreamSocketsOptions {
-  uint32_t socket_count_max = 1;          // attached at a time
+  uint32_t socket_count_max = 1;          // attached at a time: the sizes of the backend
   uint32_t watch_count_max = 64;          // at a time
   uint32_t file_operation_count_max = 0;  // of all files of the shard, at a time
   EventLoop* loop = nullptr;
   SocketCounters* counters = nullptr;
+  // The plan of the shard: no more sockets are attached than it has. nullptr: the sockets are no
+  // shard's.
+  ShardPlan* plan = nullptr;
 };
 
 // Created, used and destroyed on the shard's own thread: a ring belongs to the thread that made it.
@@ -114,7 +120,8 @@ class StreamSockets : public PollSource, public Sleeper {
   virtual void stop_listening(StreamListener& listener) noexcept = 0;
 
   // Adds a socket. Requires: socket.fd is connected; nothing of it is in flight. Returns 0 or an
-  // errno value. The fd stays the caller's.
+  // errno value: ENOSPC, if as many are attached as services plan (ServicePlan::connections); or
+  // the kernel's. The fd stays the caller's.
   virtual int attach(StreamSocket& socket) noexcept = 0;
   // Removes a socket. Requires: nothing of it is in flight. The caller closes the fd afterwards.
   virtual void detach(StreamSocket& socket) noexcept = 0;
@@ -152,9 +159,18 @@ class StreamSockets : public PollSource, public Sleeper {
   // Calls start_listening again after a while.
   void retry_listening(StreamListener& listener) noexcept;
 
+  // Counts `socket` as attached, for the current heap owner. Returns 0, or ENOSPC: the plan has no
+  // room for it, which is logged.
+  int count_attached(StreamSocket& socket) noexcept;
+  void count_detached(const StreamSocket& socket) noexcept;
+
   StreamSocketsOptions options_;
   WatchTable watches_;
   SlowSends slow_sends_;
+
+ private:
+  uint32_t attached_count_ = 0;
+  std::array<uint32_t, kHeapOwnerCountMax> attached_counts_ = {};  // by owner; the sum is above
 };
 
 // Makes the two backends, not created yet. The rest of this file is for them.

@@ -86,7 +86,7 @@ UdpSocket::UdpSocket(StreamSockets& sockets, std::span<std::byte> memory,
 }
 
 Result<void> UdpSocket::open(const DatagramOptions& options) {
-  BP_ASSERT(!is_open());
+  BP_REQUIRE(!is_open(), "a datagram socket is opened that is open: DatagramSocket::open");
   if (options.owner.received == nullptr) {
     return configuration_error_while("opening a datagram socket")
         .set_answer("it has no handler for received datagrams")
@@ -117,8 +117,10 @@ void UdpSocket::adopt(Fd fd, const DatagramOptions& options) {
 }
 
 int UdpSocket::start() noexcept {
-  BP_ASSERT(sockets_.loop().is_own_thread());
-  BP_ASSERT(is_open() && !is_started_);
+  BP_REQUIRE_THREAD(sockets_.loop().is_own_thread(), "DatagramSocket::start");
+  BP_REQUIRE(is_open() && !is_started_,
+             "a datagram socket is started that is not open, or was started: "
+             "DatagramSocket::start");
   watch_.fd = fd_.number();
   watch_.events = POLLIN;
   const int outcome = sockets_.start_watching(watch_);
@@ -130,9 +132,9 @@ int UdpSocket::start() noexcept {
 void UdpSocket::close() noexcept {
   if (!is_open()) return;
   if (is_started_) {
-    BP_ASSERT(sockets_.loop().is_own_thread());
+    BP_REQUIRE_THREAD(sockets_.loop().is_own_thread(), "DatagramSocket::close");
     sockets_.stop_watching(watch_);
-    sockets_.loop().timers().cancel(refusal_);
+    sockets_.loop().own_timers().cancel(refusal_);
   }
   is_started_ = wants_room_ = false;
   fd_.close();
@@ -205,13 +207,13 @@ Result<void> change_membership(int fd, bool is_join, const IpAddress& group,
 
 Result<void> UdpSocket::join(const IpAddress& group, const IpAddress& source,
                              const char* interface) {
-  BP_ASSERT(is_open());
+  BP_REQUIRE(is_open(), "a datagram socket joins a group and is not open: DatagramSocket::join");
   return change_membership(fd_.number(), true, group, source, interface);
 }
 
 Result<void> UdpSocket::leave(const IpAddress& group, const IpAddress& source,
                               const char* interface) {
-  BP_ASSERT(is_open());
+  BP_REQUIRE(is_open(), "a datagram socket leaves a group and is not open: DatagramSocket::leave");
   return change_membership(fd_.number(), false, group, source, interface);
 }
 

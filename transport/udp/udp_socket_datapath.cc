@@ -197,12 +197,14 @@ void UdpSocket::receive_batch() noexcept {
 }
 
 void UdpSocket::release(const std::byte* bytes) noexcept {
-  BP_DCHECK(sockets_.loop().is_own_thread());
+  BP_DREQUIRE_THREAD(sockets_.loop().is_own_thread(), "DatagramSocket::release");
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(bytes >= memory_ && bytes < memory_ + shape_.bytes());
+  BP_REQUIRE(bytes >= memory_ && bytes < memory_ + shape_.bytes(),
+             "a datagram is given back to another socket than its own: DatagramSocket::release");
   const auto buffer =
       static_cast<uint32_t>(static_cast<uint64_t>(bytes - memory_) / shape_.buffer_bytes);
-  BP_ASSERT(is_kept_[buffer] && "a buffer is given back that was not kept");
+  BP_REQUIRE(is_kept_[buffer],
+             "a datagram is given back that was not kept: DatagramSocket::release");
   is_kept_[buffer] = false;
   free_[free_count_++] = buffer;
   if (is_started_ && free_count_ == 1) update_watch();
@@ -367,19 +369,19 @@ bool UdpSocket::note_segmenting_refused(int error_number, const OutgoingDatagram
   }
   refused_with_ = error_number;
   EventLoop& loop = sockets_.loop();
-  loop.timers().arm(refusal_, loop.now_ns());
+  loop.own_timers().arm(refusal_, loop.now_ns());
   return true;
 }
 
 void UdpSocket::forget_segmenting_refused() noexcept {
   refused_with_ = 0;
-  sockets_.loop().timers().cancel(refusal_);
+  sockets_.loop().own_timers().cancel(refusal_);
 }
 
 DatagramsSent UdpSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexcept {
-  BP_DCHECK(sockets_.loop().is_own_thread());
+  BP_DREQUIRE_THREAD(sockets_.loop().is_own_thread(), "DatagramSocket::send_batch");
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(is_started_);
+  BP_REQUIRE(is_started_, "a datagram socket sends before it was started: DatagramSocket::start");
   SocketCounters& counters = sockets_.counters();
   DatagramsSent result;
   Cursor cursor;

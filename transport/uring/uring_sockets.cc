@@ -69,13 +69,14 @@ class UringSockets final : public StreamSockets {
   void start_listening(StreamListener& listener) noexcept override;
   void stop_listening(StreamListener& listener) noexcept override;
   int attach(StreamSocket& socket) noexcept override {
-    BP_DCHECK(loop().is_own_thread());
-    slow_sends_.attached(socket);
-    return 0;
+    BP_REQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::attach");
+    const int outcome = count_attached(socket);
+    if (outcome == 0) slow_sends_.attached(socket);
+    return outcome;
   }
   void detach(StreamSocket& socket) noexcept override {
-    BP_DCHECK(loop().is_own_thread());
-    BP_ASSERT(!socket.receive.is_in_flight && !socket.send.is_in_flight);
+    BP_REQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::detach");
+    count_detached(socket);
     slow_sends_.detached(socket);
   }
   int start_watching(Watch& watch) noexcept override;
@@ -154,8 +155,8 @@ Result<void> UringSockets::create(const StreamSocketsOptions& options) {
   BP_TRY(hold_quiet_pipe(ring_));
   // A registered ring descriptor saves a look-up at each call; optional.
   io_uring_register_ring_fd(&ring_);
-  options.loop->timers().reserve_more(kListenerCountMax + options.watch_count_max);
-  watches_.create(options.watch_count_max);
+  options.loop->own_timers().reserve_more(kListenerCountMax + options.watch_count_max);
+  watches_.create(options.watch_count_max, options.plan);
   slow_sends_.create(*options.loop, *options.counters);
   arm_doorbell();
   return {};
@@ -184,7 +185,7 @@ void UringSockets::arm(StreamListener& listener) noexcept {
 }
 
 void UringSockets::start_listening(StreamListener& listener) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_REQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::start_listening");
   // The ring waits for connections itself, unless a flag on the descriptor (say, one passed to us)
   // forbids it.
   set_blocking(listener.fd, true);
@@ -194,9 +195,9 @@ void UringSockets::start_listening(StreamListener& listener) noexcept {
 }
 
 void UringSockets::stop_listening(StreamListener& listener) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_REQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::stop_listening");
   listener.is_stopping = true;
-  options_.loop->timers().cancel(listener.retry);
+  options_.loop->own_timers().cancel(listener.retry);
   if (!listener.is_armed) return;
   io_uring_sqe* entry = next_entry(nullptr, Purpose::kCancel);
   const uint64_t user_data = entry->user_data;
@@ -218,7 +219,7 @@ void UringSockets::arm(Watch& watch) noexcept {
 }
 
 int UringSockets::start_watching(Watch& watch) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::start_watching");
   const int outcome = watches_.insert(watch);
   if (outcome == 0) arm(watch);
   return outcome;
@@ -227,7 +228,7 @@ int UringSockets::start_watching(Watch& watch) noexcept {
 // The request holds the file open until its completion was fetched, so the peer would not see the
 // close. So this fetches it now; the completion waits for a poll, and finds no watch then.
 void UringSockets::stop_watching(Watch& watch) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::stop_watching");
   if (!watch.is_watched()) return;
   const uint64_t key = watches_.key_of(watch);
   const bool was_armed = watches_.is_armed(watch);
@@ -298,13 +299,13 @@ void UringSockets::submit(SocketOperation& operation) noexcept {
 }
 
 void UringSockets::receive(StreamSocket& socket) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::receive");
   begin_operation(socket.receive, socket, false);
   postpone(socket.receive);
 }
 
 void UringSockets::send(StreamSocket& socket) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::send");
   begin_operation(socket.send, socket, true);
   slow_sends_.began(socket);
   submit(socket.send);
@@ -312,8 +313,9 @@ void UringSockets::send(StreamSocket& socket) noexcept {
 
 // Cancels a receive that waits in the kernel. Any other ends with its next attempt.
 void UringSockets::end_receive(StreamSocket& socket) noexcept {
-  BP_DCHECK(loop().is_own_thread());
-  BP_ASSERT(socket.receive.is_in_flight);
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::end_receive");
+  BP_REQUIRE(socket.receive.is_in_flight,
+             "a receive is ended that is not in flight: StreamSockets::end_receive");
   socket.receive.is_ending = true;
   io_uring_sqe* entry = next_entry(nullptr, Purpose::kCancel);
   const uint64_t user_data = entry->user_data;
@@ -376,7 +378,7 @@ bool UringSockets::handle(const RingCompletion& completion) noexcept {
 }
 
 uint32_t UringSockets::poll(uint32_t budget) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::poll");
   BP_KEEPS_VALID(*this);
   submit_postponed();
   const unsigned kernel_flags = __atomic_load_n(ring_.sq.kflags, __ATOMIC_RELAXED);
@@ -400,7 +402,7 @@ uint32_t UringSockets::poll(uint32_t budget) noexcept {
 }
 
 void UringSockets::sleep_until(uint64_t deadline_ns) noexcept {
-  BP_DCHECK(loop().is_own_thread());
+  BP_DREQUIRE_THREAD(loop().is_own_thread(), "StreamSockets::sleep_until");
   __kernel_timespec wait = {};
   __kernel_timespec* wait_pointer = nullptr;
   if (deadline_ns != TimerQueue::kNever) {

@@ -29,7 +29,7 @@ TEST_GROUP(Shard) {
 TEST(Shard, SleepsInItsSocketsAndInNothingElse) {
   make(SocketBackendChoice::kEpoll);
   test::PlainSleeper other(shard->loop());
-  BP_CHECK_DIES("a loop has one sleeper; a shard's is its sockets",
+  BP_CHECK_DIES("a loop is given a second sleeper, and a shard's is its sockets",
                 shard->loop().set_sleeper(other));
 }
 

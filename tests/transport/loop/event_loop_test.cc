@@ -412,12 +412,13 @@ TEST(EventLoop, ItsTimeIsThatOfTheRunFromTheFirstIterationOn) {
 
 TEST(EventLoop, InsistsOnItsRequirements) {
   make(0);
-  BP_CHECK_DIES("budget > 0", loop.add_source(a, 0));
-  BP_CHECK_DIES("source_count_ < options_.source_count_max", {
+  BP_CHECK_DIES("a source is added without a budget or a name", loop.add_source(a, 0));
+  BP_CHECK_DIES("more sources are added to a loop than it may have, 16", {
     for (uint32_t i = 0; i <= EventLoopOptions{}.source_count_max; ++i) loop.add_source(a, 1);
   });
-  BP_CHECK_DIES("a loop has one sleeper; a shard's is its sockets", loop.set_sleeper(sleeper));
-  BP_CHECK_DIES("sleeper_ != nullptr", {
+  BP_CHECK_DIES("a loop is given a second sleeper, and a shard's is its sockets",
+                loop.set_sleeper(sleeper));
+  BP_CHECK_DIES("a loop runs that has no sleeper", {
     EventLoop other;
     other.run();
   });

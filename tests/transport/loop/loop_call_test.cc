@@ -92,7 +92,8 @@ TEST(LoopCall, WhatACallPushesIsLeftToTheNextTime) {
 
 TEST(LoopCall, WithoutAFunctionIsAProgrammingError) {
   LoopCall nothing;
-  BP_CHECK_DIES("assertion failed: call.function != nullptr", queue->push(nothing));
+  BP_CHECK_DIES("a call without a function is submitted to a loop: LoopCall::function",
+                queue->push(nothing));
 }
 
 TEST(LoopCall, IsMadeOnTheLoopsThreadThoughItSleeps) {

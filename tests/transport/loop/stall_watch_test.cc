@@ -19,6 +19,7 @@
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 #include "tests/transport/loop/event_loop_fixture.h"
+#include "transport/loop/shard_plan.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -101,7 +102,7 @@ TEST(StallWatch, TheSecondStallIsOneSourcesOwn) {
   test::StderrCapture capture;
   loop.run();
   const std::string log = capture.finish();
-  STRCMP_CONTAINS("the slow one occupied its event loop for", log.c_str());
+  STRCMP_CONTAINS("the slow one occupied an event loop for", log.c_str());
   CHECK(of_slow.stalls.read() >= 1);
   CHECK_EQUAL(0, of_quick.stalls.read());
   CHECK_TEXT(log.find("quick") == std::string::npos, log.c_str());
@@ -127,8 +128,46 @@ TEST(StallWatch, ATimerThatKeepsItIsNamed) {
   loop.run();
   const std::string log = capture.finish();
   STRCMP_CONTAINS("with work: a timer;", log.c_str());
-  STRCMP_CONTAINS("a timer occupied its event loop for", log.c_str());
+  STRCMP_CONTAINS("a timer occupied an event loop for", log.c_str());
   CHECK_EQUAL(counters.stalled.stalls.read(), counters.timer_stalls.read());
+}
+
+// The line names the shard, and the services of timers and calls.
+TEST(StallWatch, OfAShardItNamesShardAndServices) {
+  ShardPlan plan("main");
+  plan.add(current_heap_owner(), "cache", {1, 0, 0});
+  const auto fresh = std::make_unique<EventLoop>();
+  PlainSleeper its_sleeper{*fresh};
+  EventLoopCounters own;
+  EventLoopOptions options = {.spin_ns = kNsPerSecond, .stall_ns = kStallNs};
+  options.plan = &plan;
+  options.counters = &own;
+  CHECK(fresh->create(options).ok());
+  fresh->set_sleeper(its_sleeper);
+  static EventLoop* its_loop;
+  its_loop = fresh.get();
+  static uint32_t rounds;
+  rounds = 0;
+  static LoopCall call;
+  call.function = [](void*) noexcept {
+    be_busy(3 * kStallNs);
+    its_loop->stop();
+  };
+  static Timer timer;
+  timer = {};
+  timer.expired = [](void*) noexcept {
+    be_busy(3 * kStallNs);
+    if (++rounds == 2) return (void)its_loop->submit(call);
+    its_loop->timers().arm(timer, monotonic_ns());
+  };
+  fresh->timers().arm(timer, 0);
+  test::StderrCapture capture;
+  fresh->run();
+  const std::string log = capture.finish();
+  STRCMP_CONTAINS("shard main was occupied for ", log.c_str());
+  STRCMP_CONTAINS("with work: a timer (cache);", log.c_str());
+  STRCMP_CONTAINS("a timer (cache) occupied shard main for ", log.c_str());
+  STRCMP_CONTAINS("a call from another thread (cache) occupied shard main for ", log.c_str());
 }
 
 TEST(StallWatch, ItsLogOfStallsIsLimited) {

@@ -8,6 +8,8 @@
 
 #include "tests/support/death_test.h"
 #include "tests/support/seed.h"
+#include "tests/support/stderr_capture.h"
+#include "transport/loop/shard_plan.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -138,7 +140,7 @@ TEST(TimerQueue, ArmingMoreThanWasReservedIsADefect) {
   make(1);
   queue.arm(timers[0].timer, 1);
   // vector::reserve may allocate more than requested, but not this much more.
-  BP_CHECK_DIES("heap_.size() < heap_.capacity()", {
+  BP_CHECK_DIES("more timers are armed than space was reserved for", {
     static Timer many[1024];
     for (Timer& each : many) {
       each.expired = &record;
@@ -147,13 +149,59 @@ TEST(TimerQueue, ArmingMoreThanWasReservedIsADefect) {
   });
 }
 
+TEST(TimerQueue, ArmingMoreThanServicesPlanNamesTheService) {
+  make(0);
+  timers.resize(3);
+  for (Recorded& each : timers) each.timer.expired = &record;
+  ShardPlan plan("main");
+  plan.add(current_heap_owner(), "cache", {2, 0, 0});
+  queue.reserve(plan);
+  queue.arm(timers[0].timer, 1);
+  queue.arm(timers[1].timer, 1);
+  queue.arm(timers[1].timer, 2);  // again, so it takes no further place
+  BP_CHECK_DIES("bedplate: broken contract: service cache arms more timers on shard main than it "
+                "plans, 2: ServicePlan::timers (bp_plan_timers)\n",
+                queue.arm(timers[2].timer, 1));
+  queue.cancel(timers[0].timer);
+  queue.arm(timers[2].timer, 1);
+}
+
+// A release looks at the sum alone.
+TEST(TimerQueue, ADebugBuildWarnsOfAServiceThatTakesAnothersTimers) {
+  make(0);
+  timers.resize(1);
+  timers[0].timer.expired = &record;
+  ShardPlan plan("main");
+  plan.add(current_heap_owner(), "cache", {0, 0, 0});
+  plan.add(HeapOwner{kHeapOwnerCountMax - 1}, "store", {1, 0, 0});
+  queue.reserve(plan);
+  test::StderrCapture capture;
+  queue.arm(timers[0].timer, 1);
+  STRCMP_EQUAL(BP_DEBUG == 0 ? ""
+                             : "bedplate: warning: broken contract: service cache arms more timers "
+                               "on shard main than it plans, 0: ServicePlan::timers "
+                               "(bp_plan_timers)\n",
+               capture.finish().c_str());
+}
+
+TEST(TimerQueue, SaysWhoseTimersHaveExpired) {
+  make(2);
+  queue.arm(timers[0].timer, 1);
+  OwnerSet askers = 0;
+  LONGS_EQUAL(1, queue.expire(1, &askers));
+  CHECK_EQUAL(set_of(current_heap_owner()), askers);
+  LONGS_EQUAL(0, queue.expire(2, &askers));
+  CHECK_EQUAL(0, askers);
+}
+
 TEST(TimerQueue, WhatItCannotCallOrDoesNotHaveIsADefect) {
   make(1);
   Timer silent;
-  BP_CHECK_DIES("timer.expired != nullptr", queue.arm(silent, 1));
+  BP_CHECK_DIES("a timer without a function is armed: Timer::expired", queue.arm(silent, 1));
   queue.arm(timers[0].timer, 1);
   TimerQueue other;
-  BP_CHECK_DIES("heap_[index] == &timer", other.cancel(timers[0].timer));
+  BP_CHECK_DIES("a timer is armed or cancelled on a loop while another one has it",
+                other.cancel(timers[0].timer));
 }
 
 TEST(TimerQueue, AnOrderThatWasBrokenIsSeen) {

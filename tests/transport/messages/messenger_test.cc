@@ -1,8 +1,12 @@
 // The messenger: the provider that it chooses, the reasons for refusals, and arriving messages.
 #include "transport/messages/messenger.h"
 
+#include <thread>
+
 #include "platform/clock.h"
+#include "platform/thread_owner.h"
 #include "platform/units.h"
+#include "tests/support/death_test.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
 #include "tests/transport/messages/fake_provider.h"
@@ -172,6 +176,37 @@ struct Room : RoomCall {
 };
 
 }  // namespace
+
+BP_PROBE(poll_within_a_handler) {
+  static Messenger messenger;
+  SelfProvider self(0, messenger.dispatcher());
+  messenger.add_provider(self);
+  messenger.set_handler(1, {[](void*, const Message&) noexcept { messenger.poll(8); }, nullptr});
+  BP_PROBE_CHECK(messenger.connect({0}).value()->am_send(1, {}) == SendStatus::kDone);
+  messenger.poll(8);
+}
+
+TEST(Messenger, AHandlerThatPollsIsTold) {
+  check_died(run_fresh("poll_within_a_handler"),
+             "broken contract: a handler or another callback of a poll polls its messenger: it "
+             "returns instead (Messenger::poll, wait; bp_poll, bp_wait)\n",
+             __FILE__, __LINE__);
+}
+
+// In any build, once the loop runs.
+TEST(Messenger, OfALoopItIsConnectedOnTheLoopsThreadAlone) {
+  ThreadOwner loop;
+  Messenger messenger;
+  messenger.follow(loop);
+  FakeProvider fake(1, 1, messenger.dispatcher());
+  messenger.add_provider(fake);
+  CHECK(messenger.connect({0}).ok());
+  const ThreadOwner::Hold hold(loop);
+  CHECK(messenger.connect({0}).ok());
+  Ended ended;
+  std::thread([&] { ended = run_forked([&] { (void)messenger.connect({0}); }); }).join();
+  check_died(ended, "Messenger::connect was called on another thread", __FILE__, __LINE__);
+}
 
 TEST(Messenger, RoomIsToldOnceAPollAndMayBeAskedForAgainWithinTheCall) {
   Messenger messenger;

@@ -106,7 +106,7 @@ TEST(SelfProvider, ALoanComesBackWhenItWasReleasedOrNobodyHeardIt) {
   LONGS_EQUAL(1, returned);  // not from within release()
   messenger.poll(64);
   LONGS_EQUAL(2, returned);
-  BP_CHECK_DIES("is_out(number)", messenger.release(loans[0]));
+  BP_CHECK_DIES("a loan is given back twice", messenger.release(loans[0]));
 }
 
 TEST(SelfProvider, LendsNoMoreThanItKeepsRecordsFor) {
@@ -137,6 +137,40 @@ TEST(SelfProvider, AtomicsTakeAWholeWord) {
   CHECK(to_self->fetch_add(all.part(8, 4), 2, nullptr, nullptr) == SendStatus::kTooLong);
 }
 
+namespace {
+
+// The provider of a messenger whose loop runs on this thread.
+struct OfARunningLoop {
+  OfARunningLoop() : provider(1, messenger.dispatcher()) {
+    messenger.follow(loop);
+    messenger.add_provider(provider);
+  }
+  void fill() {
+    Endpoint& endpoint = *provider.connect({1}).value();
+    while (endpoint.am_send(3, {}) == SendStatus::kDone) {
+    }
+  }
+  ThreadOwner loop;
+  Messenger messenger;
+  SelfProvider provider;
+  ThreadOwner::Hold hold{loop};
+};
+
+}  // namespace
+
+BP_PROBE(fill_a_box_on_another_thread) {
+  OfARunningLoop its;
+  std::thread([&] { its.fill(); }).join();
+}
+
+// A release looks at the thread only where nothing more can be sent.
+TEST(SelfProvider, AnotherThreadThanTheLoopsIsToldAtTheLatestWhenTheBoxIsFull) {
+  OfARunningLoop its;
+  its.fill();  // on its own thread a full box is no mistake
+  check_died(run_fresh("fill_a_box_on_another_thread"),
+             "Endpoint::am_send was called on another thread", __FILE__, __LINE__);
+}
+
 #if BP_DEBUG
 TEST(SelfProvider, WhileItPollsItIsThatThreadsAlone) {
   static Endpoint* endpoint;
@@ -160,7 +194,7 @@ TEST(SelfProvider, WhileItPollsItIsThatThreadsAlone) {
   CHECK(send("") == SendStatus::kDone);
   LONGS_EQUAL(1, messenger.poll(1));
   LONGS_EQUAL(5, ends.size());
-  for (const Ended& end : ends) check_died(end, "owner_.is_caller()", __FILE__, __LINE__);
+  for (const Ended& end : ends) check_died(end, "on another thread", __FILE__, __LINE__);
   std::vector<Ended>().swap(ends);
 }
 #endif

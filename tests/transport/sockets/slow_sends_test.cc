@@ -57,8 +57,8 @@ class SlowBodies : public SocketsFixture {
     }));
   }
   bool look() {
-    const uint64_t due_ns = loop->timers().next_deadline_ns();
-    return due_ns != TimerQueue::kNever && loop->timers().expire(due_ns) > 0;
+    const uint64_t due_ns = loop->own_timers().next_deadline_ns();
+    return due_ns != TimerQueue::kNever && loop->own_timers().expire(due_ns) > 0;
   }
   // Repeats look() until `count` clients are slow. Bytes on their way may still be taken at first.
   bool look_until_slow(uint64_t count) {

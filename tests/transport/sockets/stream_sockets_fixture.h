@@ -20,6 +20,7 @@
 #include "platform/file.h"
 #include "tests/support/patience.h"
 #include "tests/support/skip.h"
+#include "transport/loop/shard_plan.h"
 #include "transport/sockets/stream_sockets.h"
 
 #include "CppUTest/TestHarness.h"
@@ -117,6 +118,7 @@ class SocketsFixture : public Utest {
 
   std::unique_ptr<EventLoop> loop;
   SocketCounters counters;
+  ShardPlan* plan = nullptr;
   std::unique_ptr<StreamSockets> sockets;
   Ours ours;
   Fd ours_fd;
@@ -158,16 +160,19 @@ class SocketsFixture : public Utest {
   bool is_available() {
     StreamSocketsOptions options;
     options.socket_count_max = 64;
+    if (plan != nullptr) options.watch_count_max = plan->planned(ShardItem::kWatches);
     options.loop = loop.get();
     options.counters = &counters;
+    options.plan = plan;
     return sockets->create(options).ok();
   }
 
   // One round of the loop. Sleeps for a short time if there is no work.
   void pump() {
     const uint64_t now = monotonic_ns();
-    if (loop->timers().expire(now) + sockets->poll(64) == 0) {
-      sockets->sleep_until(std::min(now + kNsPerMs, loop->timers().next_deadline_ns()));
+    const uint32_t expired_count = loop->timers().expire(now) + loop->own_timers().expire(now);
+    if (expired_count + sockets->poll(64) == 0) {
+      sockets->sleep_until(std::min(now + kNsPerMs, loop->own_timers().next_deadline_ns()));
     }
   }
 

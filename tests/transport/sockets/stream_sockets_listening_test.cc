@@ -128,7 +128,7 @@ class ListeningBodies : public SocketsFixture {
     sockets->stop_listening(listener);
     CHECK(!listener.retry.is_armed());
     CHECK(!listener.is_armed);
-    CHECK(loop->timers().next_deadline_ns() == TimerQueue::kNever);
+    CHECK(loop->own_timers().next_deadline_ns() == TimerQueue::kNever);
   }
 
   // A callback reads the loop's time, which stands still while the loop sleeps.

@@ -213,13 +213,15 @@ class TrafficBodies : public SocketsFixture {
 void TrafficBodies::insists() {
   connect_pair();
   std::byte buffer[8];
-  BP_CHECK_DIES("piece_count > 0", {
+  BP_CHECK_DIES("a socket begins a receive without pieces of memory", {
     ours.receive_pieces.clear();
     start_receive(ours, 1);
   });
   receive(ours, buffer, sizeof buffer);
-  BP_CHECK_DIES("is_in_flight", sockets->receive(ours.socket));
-  BP_CHECK_DIES("is_in_flight", sockets->detach(ours.socket));
+  BP_CHECK_DIES("a socket begins a receive while its earlier one is in flight",
+                sockets->receive(ours.socket));
+  BP_CHECK_DIES("a socket is detached while an operation of it is in flight",
+                sockets->detach(ours.socket));
 }
 
 // Several sockets with random operations of random sizes, in both directions. The model is the byte

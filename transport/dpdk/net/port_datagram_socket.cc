@@ -51,7 +51,7 @@ const char* PortDatagramSocket::problem_of(const DatagramOptions& options) noexc
 }
 
 Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
-  BP_ASSERT(!is_open_);
+  BP_REQUIRE(!is_open_, "a datagram socket is opened that is open: DatagramSocket::open");
   Error error = error_while("opening a datagram socket at %s on the port \"%s\"",
                             options.local.text().c_str(), parts_.name);
   if (const char* problem = problem_of(options)) {
@@ -94,7 +94,9 @@ Result<void> PortDatagramSocket::open(const DatagramOptions& options) {
 
 int PortDatagramSocket::start() noexcept {
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(is_open_ && !is_started_);
+  BP_REQUIRE(is_open_ && !is_started_,
+             "a datagram socket is started that is not open, or was started: "
+             "DatagramSocket::start");
   is_started_ = true;
   if (pending_count_ > 0) parts_.notes.has_pending = true;
   return 0;
@@ -115,7 +117,8 @@ void PortDatagramSocket::close() noexcept {
 
 Result<void> PortDatagramSocket::change_membership(bool is_join, const IpAddress& group,
                                                    const IpAddress& source, const char* interface) {
-  BP_ASSERT(is_open_);
+  BP_REQUIRE(is_open_, "a datagram socket joins or leaves a group and is not open: "
+                       "DatagramSocket::join, leave");
   const bool is_here = interface == nullptr || std::strcmp(interface, parts_.name) == 0;
   int outcome = ENODEV;
   if (is_here) outcome = EINVAL;

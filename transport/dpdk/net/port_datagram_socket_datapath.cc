@@ -130,12 +130,14 @@ void PortDatagramSocket::deliver() noexcept {
 void PortDatagramSocket::release(const std::byte* bytes) noexcept {
   BP_KEEPS_VALID(*this);
   rte_mbuf* mbuf = parts_.frames.queue().find(bytes);
-  BP_ASSERT(mbuf != nullptr && "no buffer of a port is given back");
+  BP_REQUIRE(mbuf != nullptr,
+             "a datagram is given back to another socket than its own: DatagramSocket::release");
   uint32_t index = hint_of(mbuf).load(std::memory_order_relaxed);
   if (index >= kept_count_ || kept_[index] != mbuf) {
     index = static_cast<uint32_t>(std::find(&kept_[0], &kept_[0] + kept_count_, mbuf) - &kept_[0]);
   }
-  BP_ASSERT(index < kept_count_ && "a buffer is given back that was not kept");
+  BP_REQUIRE(index < kept_count_,
+             "a datagram is given back that was not kept: DatagramSocket::release");
   kept_[index] = kept_[--kept_count_];
   if (index < kept_count_) hint_of(kept_[index]).store(index, std::memory_order_relaxed);
   rte_pktmbuf_free_seg(mbuf);
@@ -219,7 +221,7 @@ bool PortDatagramSocket::flush(Outgoing& outgoing) noexcept {
 
 DatagramsSent PortDatagramSocket::send_batch(std::span<OutgoingDatagram> datagrams) noexcept {
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(is_started_);
+  BP_REQUIRE(is_started_, "a datagram socket sends before it was started: DatagramSocket::start");
   DatagramsSent result;
   Outgoing outgoing;
   LastRoute last;

@@ -12,12 +12,12 @@ Result<void> ShmEndpoint::open(uint64_t generation, bool is_open) noexcept {
 }
 
 Result<RemoteMemory> ShmEndpoint::expose(std::span<std::byte> memory) {
-  BP_DCHECK(is_own_thread());
+  BP_DREQUIRE_THREAD(is_own_thread(), "Endpoint::expose");
   return parts_.exposures.expose(peer_generation(), memory);
 }
 
 void ShmEndpoint::withdraw(const RemoteMemory& memory) noexcept {
-  BP_DCHECK(is_own_thread());
+  BP_DREQUIRE_THREAD(is_own_thread(), "Endpoint::withdraw");
   parts_.exposures.withdraw(peer(), memory);
 }
 

@@ -7,7 +7,7 @@
 namespace bedplate {
 
 SendStatus ShmEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
-  BP_DCHECK(is_own_thread());
+  BP_DREQUIRE_THREAD(is_own_thread(), "Endpoint::am_send");
   if (BP_UNLIKELY(!path_.is_open())) return SendStatus::kGone;
   const SendStatus status = path_.send(id, payload);
   BP_USDT(shm_send, id, payload.size(), status);
@@ -15,13 +15,13 @@ SendStatus ShmEndpoint::am_send(AmId id, std::span<const std::byte> payload) noe
 }
 
 bool ShmEndpoint::has_room() noexcept {
-  BP_DCHECK(is_own_thread());
+  BP_DREQUIRE_THREAD(is_own_thread(), "Endpoint::has_room");
   return !path_.is_open() || path_.has_room();
 }
 
 SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
                                      std::span<std::byte> block, Completion* returned) noexcept {
-  BP_DCHECK(is_own_thread());
+  BP_DREQUIRE_THREAD(is_own_thread(), "Endpoint::am_send_loan");
   if (BP_UNLIKELY(!path_.is_open())) return SendStatus::kGone;
   if (header.size() > kLoanHeaderBytesMax) return SendStatus::kTooLong;
   const GroupView& group = parts_.outgoing.group;
@@ -50,7 +50,7 @@ SendStatus ShmEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
 // ---- Puts, gets and atomics ----
 
 SendStatus ShmEndpoint::start(const RemoteOperation& operation) noexcept {
-  BP_DCHECK(is_own_thread());
+  BP_DREQUIRE_THREAD(is_own_thread(), "Endpoint::start");
   if (!path_.is_open()) return SendStatus::kGone;
   if (operation.bytes > operation.remote.bytes) return SendStatus::kTooLong;
   if (is_atomic(operation.kind) && operation.remote.address % sizeof(uint64_t) != 0) {
@@ -98,7 +98,7 @@ void ShmEndpoint::do_here(const RemoteOperation& operation) noexcept {
 }
 
 SendStatus ShmEndpoint::flush(Completion* done) noexcept {
-  BP_DCHECK(is_own_thread());
+  BP_DREQUIRE_THREAD(is_own_thread(), "Endpoint::flush");
   if (!path_.is_open()) return SendStatus::kGone;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // operations done here are visible there
   return parts_.operations.start_flush(path_, done);

@@ -98,7 +98,7 @@ bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {
 }
 
 Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
-  BP_DCHECK(is_own_thread());
+  BP_DREQUIRE_THREAD(is_own_thread(), "Messenger::connect");
   auto found = find_peer(wanted);
   if (!found.ok()) return found.error();
   const uint32_t peer = found.value();

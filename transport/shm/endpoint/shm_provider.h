@@ -90,7 +90,7 @@ class ShmProvider final : public Provider {
   Result<Endpoint*> connect(const PeerAddress& peer) override;
   uint32_t poll(uint32_t budget) noexcept override;
   void release(const Loan& loan) noexcept override {
-    BP_DCHECK(is_own_thread());
+    BP_DREQUIRE_THREAD(is_own_thread(), "Messenger::release");
     borrower_.release(loan);
   }
   void announce_sleep() noexcept override {
@@ -110,6 +110,8 @@ class ShmProvider final : public Provider {
   }
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
+  // Behind a lock its LockingProvider is the one that has a messenger.
+  void follow(const ThreadOwner& loop) noexcept override { parts_.owner.follow(loop); }
 
   uint32_t member() const noexcept { return group().self(); }
   const FutexBell& bell() const noexcept { return bell_; }

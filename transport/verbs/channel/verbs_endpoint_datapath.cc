@@ -9,7 +9,7 @@
 namespace bedplate {
 
 SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) noexcept {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DREQUIRE_THREAD(parts_.is_own_thread(), "Endpoint::am_send");
   if (payload.size() > parts_.limits.am_bytes_max) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!channel_.may_send)) return channel_.status_when_down();
   if (!outgoing_.has_credit()) return SendStatus::kAgain;
@@ -23,7 +23,7 @@ SendStatus VerbsEndpoint::am_send(AmId id, std::span<const std::byte> payload) n
 
 SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> header,
                                        std::span<std::byte> block, Completion* returned) noexcept {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DREQUIRE_THREAD(parts_.is_own_thread(), "Endpoint::am_send_loan");
   BP_KEEPS_VALID(*this);
   if (header.size() > kVerbsLoanHeaderBytesMax) return SendStatus::kTooLong;
   if (BP_UNLIKELY(!channel_.may_send)) return channel_.status_when_down();
@@ -42,7 +42,7 @@ SendStatus VerbsEndpoint::am_send_loan(AmId id, std::span<const std::byte> heade
 }
 
 SendStatus VerbsEndpoint::start(const RemoteOperation& operation) noexcept {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DREQUIRE_THREAD(parts_.is_own_thread(), "Endpoint::start");
   const SendStatus status = operations_.start(operation);
   if (status == SendStatus::kPending) mark_dirty();
   return status;
@@ -50,7 +50,7 @@ SendStatus VerbsEndpoint::start(const RemoteOperation& operation) noexcept {
 
 // The flush also ends after the invalidation of every window that was withdrawn before it.
 SendStatus VerbsEndpoint::flush(Completion* done) noexcept {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DREQUIRE_THREAD(parts_.is_own_thread(), "Endpoint::flush");
   if (BP_UNLIKELY(!channel_.may_send)) return channel_.status_when_down();
   if (windows_.has_given_up()) {
     windows_.invalidate();
