@@ -167,8 +167,16 @@ std::vector<Error> LoadedConfiguration::check() {
 
 namespace {
 
-// Lists the keys of `table`, then those of the tables in it.
-void list_keys(const ConfigurationTable& table, std::vector<KeyDescription>* all) {
+// Lists the keys of `table`, then those of the tables in it. Appends names that are described twice
+// to `defects`.
+void list_keys(const ConfigurationTable& table, std::vector<KeyDescription>* all,
+               std::vector<Error>* defects) {
+  if (const std::string twice = find_doubled_name(table); !twice.empty()) {
+    defects->push_back(
+        configuration_error_while("describing the table %s", table.name().c_str())
+            .set_answer("it has two keys or tables \"%s\"", twice.c_str())
+            .set_cure("this is a defect of the service: give each a name of its own"));
+  }
   for (const ConfigurationKey& key : table.keys()) {
     all->push_back({table.name() + "." + key.name(), key.type_text(), key.default_text(),
                     key.range_text(), key.help_text()});
@@ -176,7 +184,7 @@ void list_keys(const ConfigurationTable& table, std::vector<KeyDescription>* all
   for (const ConfigurationTable::Child& child : table.children()) {
     ConfigurationTable inner(child.name, true);
     child.describe(inner);
-    list_keys(inner, all);
+    list_keys(inner, all, defects);
   }
 }
 
@@ -207,7 +215,7 @@ std::vector<KeyDescription> configuration_keys(std::span<Service* const> service
     thrown.push_back(described.error());
   }
   std::vector<KeyDescription> all;
-  list_keys(file, &all);
+  list_keys(file, &all, &thrown);
   for (const Error& error : thrown) log_error(error);
   return all;
 }

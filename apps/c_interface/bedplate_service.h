@@ -272,7 +272,8 @@ typedef struct bp_call {
 void bp_post(bp_loop* loop, bp_call* call);
 
 /* Takes over the connection `fd`, and closes it in bp_stream_close. Requires: it is not open.
- * Returns 0 or an errno value; after an error the caller still owns `fd`. */
+ * Returns 0 or an errno value, such as ENOSPC (more than planned); after an error the caller still
+ * owns `fd`. */
 int bp_stream_open(bp_stream* stream, int fd);
 /* Closes it; it may be opened again. Requires: it is open, and has no operation in flight. */
 void bp_stream_close(bp_stream* stream);

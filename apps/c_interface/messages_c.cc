@@ -116,7 +116,10 @@ int bp_join(const char* socket, const char* process, unsigned member_count, unsi
 void bp_leave(void) { the_process->leave(); }
 
 bp_member* bp_own_member(unsigned index) {
-  BP_ASSERT(the_process != nullptr && index < the_process->member_count());
+  BP_REQUIRE(the_process != nullptr, "a process without a pool asks for its member: bp_join");
+  BP_REQUIRE(index < the_process->member_count(),
+             "the process asks for its member %u, and has %u: bp_own_member", index,
+             the_process->member_count());
   return &the_members[index];
 }
 
@@ -159,8 +162,9 @@ void bp_wait(bp_member* self, unsigned timeout_ms) {
 
 int bp_member_fd(bp_member* self) {
   if (self->descriptor != nullptr) return self->descriptor->fd();
-  BP_ASSERT(the_process != nullptr && self >= the_members &&
-            self < the_members + the_process->member_count());
+  BP_REQUIRE(the_process != nullptr && self >= the_members &&
+                 self < the_members + the_process->member_count(),
+             "a descriptor is asked for of a member that is no joined process's: bp_member_fd");
   const auto index = static_cast<uint32_t>(self - the_members);
   auto made = std::make_unique<MemberDescriptor>(the_process->parts(index));
   if (auto outcome = made->create(); !outcome.ok()) return c_fail(outcome.error());
@@ -169,7 +173,8 @@ int bp_member_fd(bp_member* self) {
 }
 
 int bp_member_arm(bp_member* self) {
-  BP_ASSERT(self->descriptor != nullptr && "bp_member_fd comes first");
+  BP_REQUIRE(self->descriptor != nullptr,
+             "a member is armed that has no descriptor: bp_member_fd comes first");
   return self->descriptor->arm() ? 1 : 0;
 }
 

@@ -217,7 +217,10 @@ void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading
   std::vector<CounterDescription> all(planned.begin(), planned.end());
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == counter; });
-  BP_ASSERT(found != all.end() && "the counter is not planned");
+  BP_REQUIRE(found != all.end(),
+             "service %s shows the counter %s at a glance and has not planned it: "
+             "bp_plan_at_a_glance",
+             plan->service.name(), counter);
   found->at_a_glance(heading);
   planned = std::move(all);
 }
@@ -236,11 +239,14 @@ static std::byte* memory_of_counter(bp_context* context, const char* name, bool 
   CService& service = of(context);
   for (const CounterDescription& counter : service.counters.counters) {
     if (counter.name != name) continue;
-    BP_ASSERT((counter.kind == CounterKind::kHistogram) == is_histogram);
+    BP_REQUIRE((counter.kind == CounterKind::kHistogram) == is_histogram,
+               "service %s asks for the counter %s as another kind than it has planned: "
+               "bp_counter_of, bp_histogram_of",
+               service.name(), name);
     return service.counter_memory + counter.offset;
   }
-  BP_ASSERT(false && "the counter is not planned");
-  return nullptr;
+  contract_broken("service %s asks for the counter %s and has not planned it: bp_plan_counter",
+                  service.name(), name);
 }
 bp_counter* bp_counter_of(bp_context* context, const char* name) {
   return reinterpret_cast<bp_counter*>(memory_of_counter(context, name, false));
@@ -306,7 +312,13 @@ void bp_drained(bp_context* context) {
 
 // ---- On the shard's thread ----
 
-bp_loop* bp_loop_of(bp_context* context, unsigned shard) { return &of(context).loops[shard]; }
+bp_loop* bp_loop_of(bp_context* context, unsigned shard) {
+  CService& service = of(context);
+  BP_REQUIRE(shard < service.loops.size(),
+             "service %s asks for shard number %u, and there are %zu: bp_loop_of", service.name(),
+             shard, service.loops.size());
+  return &service.loops[shard];
+}
 
 uint64_t bp_loop_now_ns(const bp_loop* loop) { return loop->loop->now_ns(); }
 
@@ -321,6 +333,7 @@ void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns) {
       expired->expired(expired->context);
     };
   }
+  BP_REQUIRE(timer->expired != nullptr, "a timer without a function is armed: bp_timer_arm");
   loop->loop->timers().arm(*own, loop->loop->now_ns() + after_ns);
 }
 void bp_timer_cancel(bp_loop* loop, bp_timer* timer) {

@@ -168,6 +168,11 @@ void ConfigurationReader::read_one_table(const Child& child, const TomlNode& nod
   kept_.push_back({std::make_shared<ConfigurationTable>(child.name), &node, child.max_count != 0});
   ConfigurationTable& table = *kept_.back().table;
   child.describe(table);
+  if (const std::string twice = find_doubled_name(table); !twice.empty()) {
+    return problems_.add(node.position,
+                         child.label() + " is described with two keys or tables " + quoted(twice),
+                         "this is a defect of the service: give each a name of its own");
+  }
   read_table(table, child.label(), node);
   run_check(table, node);
   append(&shard_references_, table.shard_references());

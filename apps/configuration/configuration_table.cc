@@ -2,6 +2,8 @@
 #include "apps/configuration/configuration_table.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "alloc/confined_heap.h"
 #include "apps/configuration/configuration_words.h"
@@ -100,7 +102,6 @@ ConfigurationKey& ConfigurationTable::add(const char* name, Type type, uint64_t 
                                           std::string default_text,
                                           ConfigurationKey::Variable variable,
                                           std::vector<const char*> words) {
-  BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
   return keys_.emplace_back(name, type, min, max, std::move(default_text), std::move(variable),
                             std::move(words));
 }
@@ -113,7 +114,6 @@ ConfigurationKey& ConfigurationTable::add_text(const char* name, Type type, std:
 
 void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t max_count,
                                    std::function<void(ConfigurationTable&)> describe) {
-  BP_ASSERT(find_key(name) == nullptr && find_child(name) == nullptr);
   children_.push_back({path_of(name), is_required, max_count, std::move(describe)});
 }
 
@@ -126,6 +126,17 @@ ConfigurationKey* ConfigurationTable::find_key(std::string_view name) noexcept {
 
 const ConfigurationKey* ConfigurationTable::find_key(std::string_view name) const noexcept {
   return const_cast<ConfigurationTable*>(this)->find_key(name);
+}
+
+std::string find_doubled_name(const ConfigurationTable& table) {
+  std::set<std::string, std::less<>> names;
+  for (const ConfigurationKey& key : table.keys()) {
+    if (!names.emplace(key.name()).second) return key.name();
+  }
+  for (const ConfigurationTable::Child& child : table.children()) {
+    if (!names.emplace(child.own_name()).second) return std::string(child.own_name());
+  }
+  return "";
 }
 
 const ConfigurationTable::Child* ConfigurationTable::find_child(

@@ -460,4 +460,8 @@ class ConfigurationTable {
   std::vector<Reference> group_references_;
 };
 
+// A name that two keys or tables of `table` have, which is a defect of its description; empty: each
+// has its own.
+std::string find_doubled_name(const ConfigurationTable& table);
+
 }  // namespace bedplate

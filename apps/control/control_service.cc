@@ -56,7 +56,7 @@ Result<void> add_all_methods(std::span<Service* const> services, RuntimeMethods*
     BP_TRY(in_service(*service, [&] {
       return call_service(*service, "adding its control methods", [&] {
         service->methods(*methods);
-        return Result<void>{};
+        return methods->refusal();
       });
     }));
   }

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -101,6 +102,8 @@ class ControlCall {
     uint64_t number = 0;  // of a boolean: 0 or 1
   };
 
+  static void require_type(const Value* value, ControlType type, const char* function) noexcept;
+
   ControlCall() noexcept = default;
   ~ControlCall() = default;
   const Value* find(std::string_view parameter) const noexcept;
@@ -131,19 +134,26 @@ struct ControlMethod {
 
 class ControlMethods {
  public:
-  // Adds a method; its name gets the service's name as a prefix: "cache.flush". Requires: the name
-  // is new; at most kControlParametersMax parameters. Ownership: `context` outlives the appliance.
+  // Adds a method; its name gets the service's name as a prefix: "cache.flush". Refuses a method
+  // with a wrong or a known name, without a function, or with more than kControlParametersMax
+  // parameters: refusal() then says so, and the boot ends. Ownership: `context` outlives the
+  // appliance.
   void add(ControlMethod method, ControlCall::Function function, void* context);
 
   // For the runtime: `owner` is the prefix of the names that follow, unless it is empty.
   void set_owner(std::string_view owner) { owner_ = owner; }
   const std::vector<ControlMethod>& all() const noexcept { return methods_; }
+  // Errors (kSystem): the first method that add() has refused.
+  Result<void> refusal() const;
   // nullptr: there is no such method. The pointer is valid until the next add().
   const ControlMethod* find(std::string_view name) const noexcept;
 
  private:
+  const char* defect_of(const ControlMethod& method) const noexcept;
+
   std::string owner_;
   std::vector<ControlMethod> methods_;
+  std::optional<Error> refusal_;
 };
 
 }  // namespace bedplate

@@ -82,7 +82,8 @@ class Service {
   // Threads: the thread of the shard with the index `shard` among [[shard]].
   virtual void start(uint32_t /*shard*/) noexcept {}
 
-  // Threads: the main thread, while the shards run; it may block for a moment.
+  // Threads: the main thread, while the shards run; it may block for a moment. The log names a
+  // service whose tick takes more than a second.
   virtual void tick() noexcept {}
 
   // Adds the methods that it answers over the control socket. Called after create(), and also to

@@ -29,6 +29,14 @@ bool is_counter_name(const std::string& name) noexcept {
          std::all_of(name.begin(), name.end(), is_good);
 }
 
+// Names of owners are shown in tables, in the log and after a crash.
+bool is_owner_name(const OwnerName& owner) noexcept {
+  const std::string_view name = owner.view();
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) >= ' ' && c != '\x7f';
+  });
+}
+
 // Why the counter cannot have a column; nullptr: it can, or has none.
 const char* defect_of_column(const CounterDescription& counter, const CounterSet& set) noexcept {
   const std::string& column = counter.column;
@@ -143,6 +151,13 @@ Placement ServicePlan::placement(uint32_t shard) {
 void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
                           const Placement& placement, bool is_for_devices) {
   BP_KEEPS_VALID(*this);
+  const auto has_name = [](const CarvePlan& carve) { return is_owner_name(carve.owner); };
+  if (!is_owner_name(owner) || !std::all_of(carves.begin(), carves.end(), has_name)) {
+    return refuse("a segment",
+                  "the name of its owner, or of a carve's, is empty or has control "
+                  "characters",
+                  "this is a defect of the service");
+  }
   const std::string doing = "the segment " + std::string(owner.view());
   const auto defect = [&](const std::string& answer) {
     refuse(doing, answer, "this is a defect of the service");
@@ -169,6 +184,10 @@ void ServicePlan::segment(const OwnerName& owner, std::vector<CarvePlan> carves,
 
 void ServicePlan::kept_heap(const OwnerName& owner, uint64_t bytes, uint32_t thread_count) {
   BP_KEEPS_VALID(*this);
+  if (!is_owner_name(owner) || !owner.view().starts_with("heap:")) {
+    return refuse("heap memory for an owner", "it is not called heap:NAME",
+                  "this is a defect of the service: its own is heap:" + needs_.name);
+  }
   // A thread takes its pages from blocks of its own: the last block of each may be half empty.
   const uint64_t whole_bytes = align_up(bytes, kHeapGranularityBytes) +
                                (std::max(thread_count, 1U) - 1) * kHeapGranularityBytes;

@@ -229,7 +229,8 @@ class ServicePlan {
   // runtime gives up root. CAP_SETUID and CAP_SETGID are refused if [appliance] user names a user.
   // Requires: 0..63.
   void capability(int number) {
-    BP_ASSERT(number >= 0 && number < 64);
+    BP_REQUIRE(number >= 0 && number < 64, "service %s plans the capability %d: a CAP_* is 0..63",
+               needs_.name.c_str(), number);
     needs_.capabilities |= uint64_t{1} << number;
   }
 

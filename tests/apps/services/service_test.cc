@@ -204,6 +204,12 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
   LONGS_EQUAL(43, plan.needs_on(1).timers);
   LONGS_EQUAL(2, plan.needs_on(1).sources);
   LONGS_EQUAL(43, plan.needs_on(0).watches);
+  const ShardPlan on_first = plan.shard_plan(0, "main");
+  LONGS_EQUAL(43, on_first.planned(ShardItem::kSockets));
+  LONGS_EQUAL(0, on_first.planned(ShardItem::kTimers));
+  CHECK(on_first.allows(ShardItem::kWatches, heap_owner_of(cache), 3));
+  CHECK_FALSE(on_first.allows(ShardItem::kWatches, heap_owner_of(cache), 4));
+  CHECK(on_first.allows(ShardItem::kWatches, heap_owner_of(relay), 40));
   LONGS_EQUAL(40, plan.services[1].descriptors);
   STRCMP_EQUAL("clients in [relay]", plan.services[1].descriptor_keys.c_str());
   CHECK(plan.vfio_devices() == (std::vector<std::string>{"0000:00:03.0", "0000:00:00.0"}));
@@ -245,6 +251,14 @@ TEST(Service, APlanThatMakesNoSenseIsRefusedByName) {
                     asked.segment("cache", one, {});
                     asked.segment("more", one, {});
                   }));
+  const char* no_name =
+      "cache: planning a segment: the name of its owner, or of a carve's, is empty or has control "
+      "characters; this is a defect of the service";
+  STRCMP_EQUAL(no_name, refusal([one](ServicePlan& asked) { asked.segment("", one, {}); }));
+  STRCMP_EQUAL(no_name, in_segment({{"a\n", 64}}));
+  STRCMP_EQUAL("cache: planning heap memory for an owner: it is not called heap:NAME; this is a "
+               "defect of the service: its own is heap:cache",
+               refusal([](ServicePlan& asked) { asked.kept_heap("cache", kMiB, 1); }));
   STRCMP_CONTAINS("planning the segment cache: it is planned twice",
                   refusal([one](ServicePlan& asked) {
                     asked.segment("cache", one, {});
