@@ -82,6 +82,10 @@ beside hostile make --no-print-directory MODE=asan COUNTED=1 \
   HOSTILE_SECONDS="${HOSTILE_SECONDS:-10}" hostile-peer
 beside install tests/install/run.py
 beside link tests/link/run.py
+# Debug archives are built by check-long alone; the unit tests of asan have their checks, too.
+mistaken=(build/release)
+[[ " ${CHECK_MODES:-} " == *" debug "* ]] && mistaken+=(build/debug)
+beside mistakes tests/mistakes/run.py "${mistaken[@]}"
 # Takes packages of 20 and 3 MB, and a minute each.
 [ -z "${FOREIGN_TESTS:-}" ] || beside glibc tests/link/glibc.py
 [ -z "${FOREIGN_TESTS:-}" ] || beside redis tests/link/redis.py
