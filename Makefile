@@ -50,9 +50,10 @@ run-relay: deps-run ## start the stream relay's demo with a stream of its own; C
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(BUILD)/bedplate $(addprefix $(BUILD)/examples/,tsgen tsreader)
 	$(Q)scripts/run_relay.sh $(BUILD) $(CONFIG)
 
-install: deps-run ## install program, archives and headers (PREFIX=/usr/local DESTDIR=)
+install: deps-run ## install program, archives, headers (PREFIX=/usr/local DESTDIR=); MODE=debug: archives beside them
 	$(if $(SANITIZED),$(error a sanitizer's build is not installed: its archives lack malloc))
-	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(PROGRAM) $(LIBRARIES_ALL) $(MALLOC_LIBRARY)
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(if $(filter debug,$(MODE)),$(DPDK_LIBRARY) $(TLS_LIBRARY),$(PROGRAM)) \
+	  $(LIBRARIES_ALL) $(MALLOC_LIBRARY)
 	$(Q)$(INSTALL)
 
 deb: deps-run ## build Debian packages of the program and of what others link into build/deb
@@ -109,7 +110,7 @@ image-run: image ## boot it in QEMU, its NBD server at 127.0.0.1:10809; Ctrl-C s
 # Ten times and more of check's strains, all tests with every assertion of the allocator's, and the
 # coverage of what unit tests alone do not run, which takes a sixth of the time that check has.
 LONG_STEPS := setup mimalloc build-.* unit-debug unit-tsan soak-.* glibc redis adjustments stress kill \
-              sleepers steps stops door hostile fuzz-.* install relay forbidden power ceph coverage.*
+              sleepers steps stops door hostile fuzz-.* install mistakes relay forbidden power ceph coverage.*
 empty :=
 check-long: ## strain for an hour and a half what make check strains for minutes
 	$(Q)CHECK_MODES="release debug asan tsan" CHECK_THREADED= CHECK_COVERAGE=1 \

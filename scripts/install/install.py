@@ -2,7 +2,9 @@
 """Installs the build: `make install` calls it, with the link lines of scripts/mk/flags.mk.
 
 It installs the program, the archives, the public headers, pkg-config files and the CMake package,
-manual pages, completion, a systemd unit and licences, and nothing outside DESTDIR.
+manual pages, completion, a systemd unit and licences, and nothing outside DESTDIR. A debug
+build is installed beside a release: its archives alone, in a folder of their own, with pkg-config
+files for them.
 """
 
 import argparse
@@ -19,6 +21,8 @@ import manuals
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 DOCS = "/usr/share/doc"
+# The folder of a debug build's archives, below that of a release's, and its name for pkg-config.
+DEBUG = "bedplate-debug"
 # One archive and one .pc file each.
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
            "bedplate-dpdk", "bedplate-tls")
@@ -30,6 +34,7 @@ def arguments():
                  "libraries", "malloc-link", "init-link", "verbs-link", "verbs-libraries",
                  "static-verbs", "dpdk-link", "dpdk-libraries", "tls-link", "tls-libraries"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--debug", action="store_true", help="the build is a debug build")
     return parser.parse_args()
 
 
@@ -72,9 +77,10 @@ class Installer:
 
     def development(self):
         options = self.options
+        folder = f"{self.libdir}/{DEBUG}" if options.debug else self.libdir
         for module in MODULES:
             archive = f"lib{module}.a"
-            self.copy(os.path.join(options.build, archive), f"{self.libdir}/{archive}")
+            self.copy(os.path.join(options.build, archive), f"{folder}/{archive}")
         folder = f"{self.options.destdir}{self.prefix}/include/bedplate"
         shutil.rmtree(folder, ignore_errors=True)  # removes headers that are no longer public
         for path, text in headers.installed().items():
@@ -85,7 +91,11 @@ class Installer:
         options = self.options
         # Relative to the file itself, so that a tree may be moved.
         up = os.path.relpath(self.prefix, f"{self.libdir}/pkgconfig")
-        values = {"prefix": "${pcfiledir}/" + up, "libdir": self.relative_libdir("${prefix}"),
+        libdir = self.relative_libdir("${prefix}")
+        values = {"prefix": "${pcfiledir}/" + up,
+                  "libdir": f"{libdir}/{DEBUG}" if options.debug else libdir,
+                  "bedplate": DEBUG if options.debug else "bedplate",
+                  "defines": " -DBP_DEBUG=1" if options.debug else "",
                   "version": options.version, "libraries": options.libraries,
                   "malloc_link": options.malloc_link, "init_link": options.init_link,
                   "verbs_link": options.verbs_link, "verbs_libraries": options.verbs_libraries,
@@ -93,12 +103,13 @@ class Installer:
                   "dpdk_link": options.dpdk_link, "dpdk_libraries": options.dpdk_libraries,
                   "tls_link": options.tls_link, "tls_libraries": options.tls_libraries}
         for module in MODULES:
-            self.fill(f"{module}.pc", f"{self.libdir}/pkgconfig/{module}.pc", **values)
+            name = module.replace("bedplate", values["bedplate"], 1)
+            self.fill(f"{module}.pc", f"{self.libdir}/pkgconfig/{name}.pc", **values)
         static = options.static_verbs.split()
         archives = [f"-Wl,{word}" for word in static if word.startswith("-l")]
         folder = f"{self.libdir}/cmake/Bedplate"
         self.fill("BedplateConfig.cmake", f"{folder}/BedplateConfig.cmake",
-                  up=os.path.relpath(self.prefix, folder),
+                  up=os.path.relpath(self.prefix, folder), debug=DEBUG,
                   **{name: ";".join(values[name].split()) for name in
                      ("libraries", "malloc_link", "init_link", "verbs_link", "verbs_libraries",
                       "dpdk_link", "tls_link", "tls_libraries")},
@@ -157,9 +168,10 @@ def main():
     options = arguments()
     installer = Installer(options)
     installer.development()
-    installer.program()
-    installer.image()
-    installer.licences()
+    if not options.debug:
+        installer.program()
+        installer.image()
+        installer.licences()
     print(f"installed below {options.destdir}{options.prefix}")
 
 

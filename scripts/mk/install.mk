@@ -18,4 +18,4 @@ INSTALL = scripts/install/install.py --build $(BUILD) --mimalloc $(MIMALLOC) \
           --verbs-link="$(VERBS_LINK)" --verbs-libraries="$(VERBS_LIBRARIES)" \
           --static-verbs="$(STATIC_VERBS)" \
           --dpdk-link="$(DPDK_LINK)" --dpdk-libraries="$(DPDK_LIBRARIES)" \
-          --tls-link="$(TLS_LINK)" --tls-libraries="$(OPENSSL)"
+          --tls-link="$(TLS_LINK)" --tls-libraries="$(OPENSSL)" $(if $(filter debug,$(MODE)),--debug)

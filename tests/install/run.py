@@ -403,6 +403,43 @@ def check_private(installation):
         "usr/share/man/man5/bedplate.toml.5"]), "what is installed")
 
 
+DEBUG_PROJECT = """cmake_minimum_required(VERSION 3.20)
+project(echo CXX)
+find_package(Bedplate REQUIRED)
+add_executable(echo echo_service.cc)
+target_link_libraries(echo PRIVATE Bedplate::malloc Bedplate::static)
+"""
+
+
+def check_debug():
+    """`make install MODE=debug` adds the archives of a debug build, which pkg-config and CMake find,
+    and leaves those of the release alone."""
+    with tempfile.TemporaryDirectory(prefix="bedplate-") as home:
+        installation = Installation(home)
+        archive = os.path.join(installation.prefix, "lib/libbedplate.a")
+        before = os.stat(archive).st_ino
+        run(["make", "--no-print-directory", "install", "MODE=debug", "PREFIX=/usr",
+             f"DESTDIR={installation.destdir}"], cwd=ROOT)
+        expect(os.stat(archive).st_ino, before, "the archive of the release")
+        source = shutil.copy(os.path.join(ROOT, "tests/install/echo_service.cc"), home)
+        words = shlex.split(run(["pkg-config", "--static", "--cflags", "--libs",
+                                 "bedplate-debug-malloc"], environment=installation.environment))
+        expect("-DBP_DEBUG=1" in words, True, f"the define in {words}")
+        run(["g++", "-std=c++20", "-static", "-o", "echo", source, *words], home)
+        with open(os.path.join(home, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write(DEBUG_PROJECT)
+        programs = {"echo": True}
+        for kind in ("Debug", "Release"):
+            run(["cmake", "-B", kind, f"-DCMAKE_PREFIX_PATH={installation.prefix}",
+                 f"-DCMAKE_BUILD_TYPE={kind}"], home)
+            run(["cmake", "--build", kind], home)
+            programs[f"{kind}/echo"] = kind == "Debug"
+        for program, is_debug in programs.items():
+            with open(os.path.join(home, program), "rb") as file:
+                expect(b"is_valid() before a change" in file.read(), is_debug,
+                       f"the checks of a debug build in {program}")
+
+
 def check_documents(installation):
     """The page for new users and its service are installed, and its lines build the service."""
     folder = os.path.join(installation.prefix, "share/doc/bedplate")
@@ -580,6 +617,8 @@ def tests(installation, builds):
         yield f"image of {name}", functools.partial(check_image, installation, builds, name)
     if os.path.exists(os.path.join(ROOT, "scripts/install/deb.py")):
         yield "packages", check_packages
+    if "debug" in os.environ.get("CHECK_MODES", "").split():
+        yield "a debug build", check_debug
 
 
 def main():
