@@ -20,7 +20,7 @@ void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* p
                           .path = path == nullptr ? "" : path,
                           .key = key == nullptr ? "" : key,
                           .is_writable = (flags & BP_FILE_WRITABLE) != 0,
-                          .is_created = (flags & BP_FILE_CREATE) != 0,
+                          .create = (flags & BP_FILE_CREATE) != 0,
                           .is_direct = (flags & BP_FILE_DIRECT) != 0,
                           .operation_count_max = operations_max});
 }

@@ -72,8 +72,8 @@ Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) 
   error.set_answer_errno(number);
   switch (number) {
     case ENOENT:
-      return error.set_cure(plan.is_created ? "create its directory, or name another file"
-                                            : "create it, or name another file");
+      return error.set_cure(plan.create ? "create its directory, or name another file"
+                                        : "create it, or name another file");
     case EACCES:
     case EPERM:
     case EROFS:
@@ -272,7 +272,7 @@ Result<void> check_limit(const ServiceNeeds& service, const FilePlan& plan, uint
 Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
                              const FilePlan& plan, bool may_create, FileClaims* claims) {
   BP_ASSERT(defect_of(plan) == nullptr && need.shard < service.shards.size());
-  const bool creates = plan.is_created && may_create;
+  const bool creates = plan.create && may_create;
   struct stat before {};
   // For a block device O_EXCL means exclusive use: no file system has it mounted.
   const bool is_taken =
@@ -287,7 +287,7 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
     opened.fd = Fd(open(plan.path.c_str(), flags, S_IRUSR | S_IWUSR));
   } while (!opened.fd.is_open() && errno == EBUSY && is_taken && try_again(begin_ns));
   if (!opened.fd.is_open()) {
-    const bool would_be_created = errno == ENOENT && plan.is_created && !may_create;
+    const bool would_be_created = errno == ENOENT && plan.create && !may_create;
     if (would_be_created && access(directory_of(plan.path).c_str(), W_OK | X_OK) == 0) {
       BP_TRY(claims->add(service, need.plan, plan, identity_of(plan.path)));
       BP_TRY(check_limit(service, plan, 0));
@@ -361,7 +361,7 @@ const char* defect_of(const FilePlan& plan) noexcept {
       !std::all_of(plan.name.begin(), plan.name.end(), is_good)) {
     return "a file's name has 1..31 characters of a-z, 0-9 and _";
   }
-  if (plan.is_created && !plan.is_writable) return "a file that is created must be writable";
+  if (plan.create && !plan.is_writable) return "a file that is created must be writable";
   if (plan.is_polled && !plan.is_direct) return "a file that is polled must be direct";
   if (plan.operation_count_max == 0 || plan.operation_count_max > kFileOperationCountMax) {
     return "a file has 1..1024 operations in flight";

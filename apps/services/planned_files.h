@@ -55,8 +55,8 @@ struct FilePlan {
   std::string path;  // from the root; a file, or a block device
   std::string key;   // the configuration key of the path; may be empty
   bool is_writable = false;
-  bool is_created = false;  // if missing: made empty, for its owner alone; needs is_writable
-  bool is_direct = false;   // past the page cache (O_DIRECT): File::alignment_bytes
+  bool create = false;     // if missing: made empty, for its owner alone; needs is_writable
+  bool is_direct = false;  // past the page cache (O_DIRECT): File::alignment_bytes
   // A writable file is always locked (flock(2)), so that it has one writer, in this configuration
   // and outside it; a writable device is refused while it is mounted. With excludes_writers a
   // read-only file is locked, too: it then has only readers.

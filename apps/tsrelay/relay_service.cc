@@ -189,7 +189,7 @@ void RelayService::plan_recording(ServicePlan& plan, uint32_t stream, uint32_t i
     its.name = name_of(stream, "r", index) + "_" + std::to_string(i);
     its.path = files.name(i);
     its.key = "path of recording " + settings.name + "/" + std::to_string(index);
-    its.is_writable = its.is_created = true;
+    its.is_writable = its.create = true;
     its.is_renamed = recording.files > 1;
     its.bytes_max = recording.rotate_bytes;
     its.operation_count_max = Recording::kWritesMax;

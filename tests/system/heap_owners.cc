@@ -52,7 +52,7 @@ class Eater final : public Service {
     FilePlan file;
     file.name = "file";
     file.path = file_path_;
-    file.is_writable = file.is_created = true;
+    file.is_writable = file.create = true;
     plan.file(0, file);
     return {};
   }

@@ -117,7 +117,7 @@ class Lender final : public Service {
     file.name = "lent";
     file.path = file_path_;
     file.key = "file";
-    file.is_writable = file.is_created = true;
+    file.is_writable = file.create = true;
     plan.file(0, file);
     return {};
   }

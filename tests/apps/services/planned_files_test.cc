@@ -74,7 +74,7 @@ TEST_GROUP(PlannedFiles) {
 
 TEST(PlannedFiles, AreOpenedAndCountedUnderTheirNames) {
   FilePlan plan = journal();
-  plan.is_created = true;
+  plan.create = true;
   std::vector<ServiceNeeds> needs;
   STRCMP_EQUAL("", planned({plan}, &needs).c_str());
   LONGS_EQUAL(1, needs[0].descriptors);
@@ -167,7 +167,7 @@ TEST(PlannedFiles, AreMadeBeforeTheyAreOpenedAndGoOnceTheyAreClosed) {
 
 TEST(PlannedFiles, HaveOneWriterOrReaders) {
   FilePlan writer = journal();
-  writer.is_created = true;
+  writer.create = true;
   std::vector<ServiceNeeds> needs;
   STRCMP_EQUAL("", planned({writer}, &needs).c_str());
   std::vector<Error> problems;
@@ -220,7 +220,7 @@ class Keeper final : public FileKeeper {
 
 TEST(PlannedFiles, ThatAreWrittenToAreNamedOnceHoweverTheyAreCalled) {
   FilePlan first = journal();
-  first.is_created = true;
+  first.create = true;
   FilePlan second = first;
   second.name = "second";
   second.key = "log";
@@ -235,7 +235,7 @@ TEST(PlannedFiles, ThatAreWrittenToAreNamedOnceHoweverTheyAreCalled) {
       second.path = name;
       STRCMP_CONTAINS(answer.c_str(), problem({first, second}, is_there).c_str());
       FilePlan reader = second;
-      reader.is_writable = reader.is_created = false;
+      reader.is_writable = reader.create = false;
       reader.excludes_writers = true;
       if (is_there) STRCMP_CONTAINS(answer.c_str(), problem({first, reader}).c_str());
     }
@@ -254,7 +254,7 @@ TEST(PlannedFiles, AKeeperSaysWhereItLiesAndWhetherItMayBeWrittenOver) {
   keeper.at = path;
   FilePlan plan = journal();
   plan.path = "/for/people";
-  plan.is_created = true;
+  plan.create = true;
   plan.keeper = &keeper;
   STRCMP_EQUAL("", problem({plan}).c_str());
   LONGS_EQUAL(0, access(path.c_str(), F_OK));
@@ -271,7 +271,7 @@ TEST(PlannedFiles, AKeeperSaysWhereItLiesAndWhetherItMayBeWrittenOver) {
 
 TEST(PlannedFiles, ThatAreLongerThanThisProcessMayHaveThemAreRefused) {
   FilePlan plan = journal();
-  plan.is_created = true;
+  plan.create = true;
   plan.bytes_max = 1 << 20;
   rlimit before = {};
   LONGS_EQUAL(0, getrlimit(RLIMIT_FSIZE, &before));
@@ -288,7 +288,7 @@ TEST(PlannedFiles, ThatAreLongerThanThisProcessMayHaveThemAreRefused) {
   LONGS_EQUAL(0, truncate(path.c_str(), 1 << 20));
   LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &limit));
   const std::string as_it_is = problem({plan});
-  plan.is_writable = plan.is_created = false;
+  plan.is_writable = plan.create = false;
   const std::string read = problem({plan});
   LONGS_EQUAL(0, setrlimit(RLIMIT_FSIZE, &before));
   for (const std::string& each : {before_it_is_there, as_it_grows, as_it_is}) {
@@ -300,7 +300,7 @@ TEST(PlannedFiles, ThatAreLongerThanThisProcessMayHaveThemAreRefused) {
 
 TEST(PlannedFiles, ThatAreReadHaveManyReaders) {
   FilePlan made = journal();
-  made.is_created = true;
+  made.create = true;
   STRCMP_EQUAL("", problem({made}).c_str());
   FilePlan reader = journal();
   reader.is_writable = false;
@@ -312,7 +312,7 @@ TEST(PlannedFiles, ThatAreReadHaveManyReaders) {
 
 TEST(PlannedFiles, OfAWrongSizeAreRefusedWithTheCure) {
   FilePlan plan = journal();
-  plan.is_created = plan.is_whole_blocks = true;
+  plan.create = plan.is_whole_blocks = true;
   STRCMP_CONTAINS("it is empty; give it its full size: truncate -s 1G", problem({plan}).c_str());
   LONGS_EQUAL(0, truncate(path.c_str(), 1000));
   STRCMP_CONTAINS(("it has 1000 bytes, not a multiple of its block size of 512; extend the last "
@@ -338,7 +338,7 @@ TEST(PlannedFiles, APlanThatMakesNoSenseIsRefused) {
                "begins with /: see journal in [store]",
                problem({plan}).c_str());
   plan = journal();
-  plan.is_created = true;
+  plan.create = true;
   plan.is_writable = false;
   STRCMP_CONTAINS("a file that is created must be writable", problem({plan}).c_str());
   plan = journal();
@@ -383,7 +383,7 @@ TEST(PlannedFiles, WhatCannotBeOpenedIsToldWithPathAnswerAndCure) {
 // If the drive cannot be polled, the error says so. Needs a file system with direct access.
 TEST(PlannedFiles, ThatArePolledLieOnADriveThatIs) {
   FilePlan plan = journal();
-  plan.is_created = plan.is_direct = true;
+  plan.create = plan.is_direct = true;
   if (!problem({plan}).empty()) BP_SKIP("the file system of /tmp has no direct access");
   plan.is_polled = true;
   const std::string said = problem({plan});
@@ -394,7 +394,7 @@ TEST(PlannedFiles, ThatArePolledLieOnADriveThatIs) {
 
 TEST(PlannedFiles, ALookCreatesNothing) {
   FilePlan plan = journal();
-  plan.is_created = true;
+  plan.create = true;
   STRCMP_EQUAL("", problem({plan}, false).c_str());
   CHECK(access(path.c_str(), F_OK) != 0);
   plan.path = std::string(directory) + "/none/journal";
