@@ -406,8 +406,8 @@ typedef struct bp_file bp_file;
 
 enum {
   BP_FILE_WRITABLE = 1, /* and locked: one writer; without this flag it is read only */
-  BP_FILE_CREATE = 2,   /* if missing, for its owner alone; needs BP_FILE_WRITABLE */
-  BP_FILE_DIRECT = 4    /* past the page cache: bp_file_alignment */
+  BP_FILE_CREATE = 2, /* if missing, for its owner alone; needs BP_FILE_WRITABLE; not below /dev */
+  BP_FILE_DIRECT = 4  /* past the page cache: bp_file_alignment */
 };
 /* Call it in plan. Plans the file, or block device, at `path`, which begins with /; it is opened
  * for `shard`. `name` is 1 to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`.

@@ -41,6 +41,33 @@ std::string directory_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// The path that `path` leads to: symbolic links are followed, also the last one of a missing file.
+std::string target_of(const std::string& path) {
+  char target[PATH_MAX];
+  std::string at = path;
+  for (int links = 0; links < kLinksMax; ++links) {
+    const ssize_t bytes = readlink(at.c_str(), target, sizeof target);
+    if (bytes <= 0) break;
+    const std::string_view to(target, static_cast<size_t>(bytes));
+    at = to[0] == '/' ? std::string(to) : directory_of(at) + "/" + std::string(to);
+  }
+  if (realpath(directory_of(at).c_str(), target) == nullptr) return at;
+  return target + at.substr(at.rfind('/'));
+}
+
+// Whether the path leads to the file system of the device nodes. A file there lies in memory, and
+// is gone at the next boot. Other file systems below /dev, such as /dev/shm, are meant to be used.
+bool is_among_devices(const std::string& path) {
+  std::string at = target_of(path);
+  struct stat devices {};
+  struct stat status {};
+  if (!at.starts_with("/dev/") || stat("/dev", &devices) != 0) return false;
+  do {
+    at = directory_of(at);
+  } while (stat(at.c_str(), &status) != 0 && at != "/");
+  return status.st_dev == devices.st_dev;
+}
+
 // The configuration key of the path: "journal in [store]"; without one, the table.
 std::string where_it_is_said(const ServiceNeeds& service, const FilePlan& plan) {
   return plan.key.empty() ? "[" + service.name + "]" : plan.key + " in [" + service.name + "]";
@@ -55,6 +82,12 @@ Error kind_error(const ServiceNeeds& service, const FilePlan& plan) {
   return refused(service, plan)
       .set_answer("it is neither a file nor a block device")
       .set_cure("name a file or a block device");
+}
+
+Error missing_device_error(const ServiceNeeds& service, const FilePlan& plan) {
+  return refused(service, plan)
+      .set_answer("there is no such device")
+      .set_cure("attach it (lsblk lists the present ones), or name a file outside /dev");
 }
 
 Error open_error(const ServiceNeeds& service, const FilePlan& plan, int number) {
@@ -186,18 +219,7 @@ FileIdentity identity_of(int fd) {
                    : std::to_string(status.st_dev) + " " + std::to_string(status.st_ino);
 }
 
-FileIdentity identity_of(const std::string& path) {
-  char target[PATH_MAX];
-  std::string at = path;
-  for (int links = 0; links < kLinksMax; ++links) {
-    const ssize_t bytes = readlink(at.c_str(), target, sizeof target);
-    if (bytes <= 0) break;
-    const std::string_view to(target, static_cast<size_t>(bytes));
-    at = to[0] == '/' ? std::string(to) : directory_of(at) + "/" + std::string(to);
-  }
-  if (realpath(directory_of(at).c_str(), target) == nullptr) return at;
-  return target + at.substr(at.rfind('/'));
-}
+FileIdentity identity_of(const std::string& path) { return target_of(path); }
 
 // The files that the plans of one configuration have taken: a writable file is in one plan only.
 class FileClaims {
@@ -267,16 +289,19 @@ Result<void> check_limit(const ServiceNeeds& service, const FilePlan& plan, uint
   return error.set_cure("ulimit -f unlimited, or LimitFSIZE=infinity in its unit");
 }
 
-// Opens the file; if it is missing and may not be created, checks whether it could be. `plan` is
-// that of `need`, with its present path.
+// Opens the file. If it is missing, it is created, or, if it may not be, checked whether it could
+// be. `plan` is that of `need`, with its present path.
 Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
                              const FilePlan& plan, bool may_create, FileClaims* claims) {
   BP_ASSERT(defect_of(plan) == nullptr && need.shard < service.shards.size());
-  const bool creates = plan.create && may_create;
   struct stat before {};
-  // For a block device O_EXCL means exclusive use: no file system has it mounted.
-  const bool is_taken =
-      plan.is_writable && stat(plan.path.c_str(), &before) == 0 && S_ISBLK(before.st_mode);
+  const bool is_there = stat(plan.path.c_str(), &before) == 0;
+  const bool is_missing = !is_there && errno == ENOENT;
+  if (is_missing && is_among_devices(plan.path)) return missing_device_error(service, plan);
+  const bool creates = plan.create && may_create && is_missing;
+  // For a block device O_EXCL means exclusive use: no file system has it mounted. With O_CREAT it
+  // would mean that there is no such file.
+  const bool is_taken = plan.is_writable && is_there && S_ISBLK(before.st_mode);
   const int flags = (plan.is_writable ? O_RDWR : O_RDONLY) | (creates ? O_CREAT : 0) |
                     (plan.is_direct ? O_DIRECT : 0) | (is_taken ? O_EXCL : 0) | O_CLOEXEC |
                     O_NOCTTY | O_NONBLOCK;
@@ -298,6 +323,12 @@ Result<OpenedFile> open_file(const ServiceNeeds& service, const FileNeed& need,
   const int fd = opened.fd.number();
   bool is_device = false;
   if (!look_at(fd, &opened.options.bytes, &is_device)) return kind_error(service, plan);
+  if (plan.is_writable && !is_device && is_among_devices(plan.path)) {
+    return refused(service, plan)
+        .set_answer("it is a file, not a device, and is gone at the next boot")
+        .set_cure("remove it (rm %s) and attach the device, or name a file outside /dev",
+                  plan.path.c_str());
+  }
   set_blocking(fd, true);  // non-blocking until here: a pipe would block the boot
   opened.options.name = file_name(service.name, plan);
   opened.options.fd = fd;

@@ -65,7 +65,9 @@ Result<void> check_is_recording(int fd) noexcept {
   Error error = error_while("looking for a recording");
   struct stat status {};
   if (fstat(fd, &status) != 0) return error.set_answer_errno(errno);
-  if (!S_ISREG(status.st_mode)) return error.set_answer("it is a device, not a file");
+  if (!S_ISREG(status.st_mode)) {
+    return error.set_answer("it is a device, not a file").set_cure("name a file");
+  }
   if (status.st_size == 0) return {};
   const auto size = static_cast<uint64_t>(status.st_size);
   const uint64_t packets = (size + kTsPacketBytes - 1) / kTsPacketBytes;  // the last may be torn
@@ -143,6 +145,7 @@ Result<void> RecordingFiles::Keeper::check(int fd) {
   auto checked = check_is_recording(fd);
   if (checked.ok()) return {};
   Error error = checked.error();
+  if (error.cure[0] != '\0') return error;
   return error.set_cure("name another file; or, if nobody needs it: rm %s",
                         files_.names_[index_].c_str());
 }

@@ -20,7 +20,8 @@
 namespace bedplate::relay {
 
 // Checks that the file `fd` is empty, or begins and ends as a transport stream; holes are allowed.
-// Errors: the file cannot be examined, is a device, or has other content. The caller adds the cure.
+// Errors: the file cannot be examined, is a device, or has other content. Without a cure, except
+// for a device: the caller adds it.
 Result<void> check_is_recording(int fd) noexcept;
 
 // Threads: the main thread before the seal, then only the recordings' thread.

@@ -179,7 +179,8 @@ def unit_tests_on_this_kernel():
     users = ("mkdir -p /etc && printf 'root:x:0:0::/:/bin/sh\\nnobody:x:65534:65534::/:/bin/sh\\n' "
              "> /etc/passwd")
     guest = Guest("/bin/sh", "-c", f"{users} && /bedplate-tests {chosen}",
-                  append="hugepages=0:64,1:64", nodes=2, memory_mib=2048, seconds=1200)
+                  append="hugepages=0:64,1:64", nodes=2, memory_mib=2048, modules="loop",
+                  seconds=1200)
     guest.expect_exit(0)
     passed = int(guest.expect(r"^(\d+) passed, 0 failed, \d+ skipped$").group(1))
     if passed < 500 or re.search(r"^    NoWayBack\.", guest.output, re.MULTILINE):

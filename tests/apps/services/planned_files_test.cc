@@ -5,7 +5,9 @@
 #include <deque>
 
 #include <fcntl.h>
+#include <linux/loop.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -400,6 +402,106 @@ TEST(PlannedFiles, ALookCreatesNothing) {
   plan.path = std::string(directory) + "/none/journal";
   STRCMP_CONTAINS("No such file or directory; create its directory",
                   problem({plan}, false).c_str());
+}
+
+namespace {
+
+// A block device whose bytes are those of a file, as long as this object.
+class LoopDevice {
+ public:
+  explicit LoopDevice(const std::string& file) {
+    const Fd control(open("/dev/loop-control", O_RDWR | O_CLOEXEC));
+    const Fd backing(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    CHECK(backing.is_open() && ftruncate(backing.number(), 1 << 20) == 0);
+    for (int attempts = 0; control.is_open() && attempts < 100 && path_.empty(); ++attempts) {
+      // Another process may take the free one first.
+      const int number = ioctl(control.number(), LOOP_CTL_GET_FREE);
+      const std::string path = "/dev/loop" + std::to_string(number);
+      device_ = Fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+      if (device_.is_open() && ioctl(device_.number(), LOOP_SET_FD, backing.number()) == 0) {
+        path_ = path;
+      }
+    }
+  }
+  LoopDevice(const LoopDevice&) = delete;
+  LoopDevice& operator=(const LoopDevice&) = delete;
+  ~LoopDevice() {
+    if (!path_.empty()) ioctl(device_.number(), LOOP_CLR_FD);
+  }
+  // Empty: this process may not make one.
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  Fd device_;
+  std::string path_;
+};
+
+}  // namespace
+
+TEST(PlannedFiles, ADeviceThatIsToBeCreatedAndIsThereIsOpened) {
+  const LoopDevice device(path);
+  if (device.path().empty()) BP_SKIP("this process may not make a loop device");
+  FilePlan plan = journal();
+  plan.path = device.path();
+  plan.create = true;
+  for (const bool may_create : {false, true}) {
+    // udev locks a new device while it looks at it.
+    CHECK(test::eventually([&] { return problem({plan}, may_create).empty(); }));
+  }
+}
+
+TEST(PlannedFiles, NothingIsCreatedAmongTheDevices) {
+  FilePlan plan = journal();
+  plan.path = "/dev/bedplate-planned-" + std::to_string(getpid());
+  const std::string missing = " for journal in [store]: there is no such device; attach it (lsblk "
+                              "lists the present ones), or name a file outside /dev";
+  const std::string link = std::string(directory) + "/link";
+  LONGS_EQUAL(0, symlink(plan.path.c_str(), link.c_str()));
+  for (const std::string& name : {plan.path, link, plan.path + "/disk"}) {
+    for (const bool create : {false, true}) {
+      FilePlan each = plan;
+      each.path = name;
+      each.create = create;
+      for (const bool may_create : {false, true}) {
+        STRCMP_EQUAL(("opening " + name + missing).c_str(), problem({each}, may_create).c_str());
+      }
+    }
+  }
+  unlink(link.c_str());
+  CHECK(access(plan.path.c_str(), F_OK) != 0);
+  const Fd file(::open(plan.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!file.is_open()) BP_SKIP("this process may not make a file below /dev");
+  const std::string refused = problem({plan});
+  plan.is_writable = false;
+  const std::string read = problem({plan});
+  unlink(plan.path.c_str());
+  STRCMP_EQUAL(("opening " + plan.path +
+                " for journal in [store]: it is a file, not a device, and is gone at the next "
+                "boot; remove it (rm " +
+                plan.path + ") and attach the device, or name a file outside /dev")
+                   .c_str(),
+               refused.c_str());
+  STRCMP_EQUAL("", read.c_str());
+}
+
+TEST(PlannedFiles, AreCreatedOnAFileSystemThatIsMountedBelowDev) {
+  struct stat devices {};
+  struct stat memory {};
+  if (stat("/dev", &devices) != 0 || stat("/dev/shm", &memory) != 0 ||
+      devices.st_dev == memory.st_dev) {
+    BP_SKIP("/dev/shm is no file system of its own");
+  }
+  FilePlan plan = journal();
+  plan.path = "/dev/shm/bedplate-planned-" + std::to_string(getpid());
+  plan.create = true;
+  const std::string looked_at = problem({plan}, false);
+  const std::string created = problem({plan});
+  const bool is_there = unlink(plan.path.c_str()) == 0;
+  STRCMP_EQUAL("", looked_at.c_str());
+  STRCMP_EQUAL("", created.c_str());
+  CHECK(is_there);
+  plan.path += "/none/journal";
+  STRCMP_CONTAINS("No such file or directory; create its directory", problem({plan}).c_str());
 }
 
 TEST(PlannedFiles, TheCInterfaceOperatesOnThem) {

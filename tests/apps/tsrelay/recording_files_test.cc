@@ -60,6 +60,15 @@ TEST(RecordingFiles, OneIsCalledAsTheRecording) {
   STRCMP_EQUAL(path.c_str(), its.value().c_str());
 }
 
+TEST(RecordingFiles, ADeviceIsNotARecording) {
+  RecordingFiles files("/dev/null", 1);
+  const Fd device(open("/dev/null", O_RDWR | O_CLOEXEC));
+  const auto checked = files.keeper(0).check(device.number());
+  CHECK(!checked.ok());
+  STRCMP_EQUAL("it is a device, not a file", checked.error().answer);
+  STRCMP_EQUAL("name a file", checked.error().cure);
+}
+
 TEST(RecordingFiles, SeveralHaveNumbersInTheOrderOfTheirNames) {
   RecordingFiles files(path, 3);
   STRCMP_EQUAL("000000 000001 000002", names(files).c_str());
