@@ -93,11 +93,14 @@ def is_read_written_synced_and_counted(box, sockets):
     journal.stop(0)
 
 
-@test(command=["check", "run"], what=["missing", "directory", "pipe", "read_only", "one_of_two"])
+@test(command=["check", "run"], what=["missing", "no_device", "directory", "pipe", "read_only",
+                                         "one_of_two"])
 def what_cannot_be_opened_is_told(box, command, what):
     """The message has the file, the service, the key, the system's error, and the cure."""
-    path = box.path(what)
+    path = "/dev/bedplate-no-disk" if what == "no_device" else box.path(what)
     answer = {"missing": "No such file or directory; create it, or name another file",
+              "no_device": "there is no such device; attach it (lsblk lists the present ones), or "
+                           "name a file outside /dev",
               "directory": "Is a directory; name a file, or a block device",
               "pipe": "it is neither a file nor a block device; name a file or a block device",
               "read_only": "Read-only file system; run as its owner or as root, and check that its "
