@@ -44,8 +44,6 @@ struct bp_table {
 };
 
 void CService::describe(ConfigurationTable& table) {
-  texts.clear();
-  listens.clear();
   bp_table described{table, *this};
   if (c_.describe != nullptr) c_.describe(c_.self, &described);
 }
@@ -149,18 +147,26 @@ void bp_table_boolean(bp_table* table, const char* key, int* value, const char* 
 }
 void bp_table_text(bp_table* table, const char* key, const char** value, size_t bytes_max,
                    const char* help) {
-  CService::Text& text = table->service.texts.emplace_back();
-  text.text = *value == nullptr ? "" : *value;
-  text.to = value;
-  table->table.text(key, &text.text, 0, bytes_max).help(help);
+  auto& texts = table->service.texts;
+  auto text =
+      std::find_if(texts.begin(), texts.end(), [&](auto& each) { return each.to == value; });
+  if (text == texts.end()) {
+    const std::string usual = *value == nullptr ? "" : *value;
+    text = texts.insert(text, {usual, usual, value});
+  }
+  if (!table->table.is_sample()) text->text = text->usual;
+  table->table.text(key, &text->text, 0, bytes_max).help(help);
 }
 void bp_table_shard(bp_table* table, const char* key, unsigned* value, const char* help) {
   table->table.shard(key, value).help(help);
 }
 void bp_table_listen(bp_table* table, const char* key, const char* help) {
-  CService::Addresses& listen = table->service.listens.emplace_back();
-  listen.key = key;
-  table->table.addresses(key, &listen.addresses, 1, 8).required().unique().help(help);
+  auto& listens = table->service.listens;
+  auto listen =
+      std::find_if(listens.begin(), listens.end(), [&](auto& each) { return each.key == key; });
+  if (listen == listens.end()) listen = listens.insert(listen, {key, {}});
+  if (!table->table.is_sample()) listen->addresses.clear();
+  table->table.addresses(key, &listen->addresses, 1, 8).required().unique().help(help);
 }
 
 // ---- Its plan ----

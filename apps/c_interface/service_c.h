@@ -76,8 +76,10 @@ class CService final : public Service {
 
   void* self() const noexcept { return c_.self; }
 
+  // Values of the file. The description of a sample leaves them as they are.
   struct Text {
     std::string text;
+    std::string usual;  // the default
     const char** to = nullptr;
   };
   struct Addresses {

@@ -7,10 +7,14 @@
 
 #include <string>
 
+#include "apps/c_interface/service_c.h"
+#include "apps/configuration/configuration_table.h"
+#include "apps/services/service_plan.h"
 #include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
 
+using namespace bedplate;
 using namespace bedplate::test;
 
 TEST_GROUP(ServiceC) {
@@ -59,6 +63,40 @@ TEST(ServiceC, AValueOfItsTableThatIsOutOfRangeIsRefusedWithItsPosition) {
   };
   LONGS_EQUAL(2, check("[store]\nitems = 500\n"));
   STRCMP_CONTAINS(":9:9: \"items\"", said.c_str());
+}
+
+// `plan --explain` describes the table once more, to list its keys, and then plans again.
+TEST(ServiceC, ValuesOfTheFileStayIfTheKeysAreListed) {
+  static const char* from = nullptr;
+  from = "the default";
+  service.describe = [](void*, bp_table* table) {
+    bp_table_text(table, "from", &from, 20, "Where it begins.");
+    bp_table_listen(table, "listen", "Where it listens.");
+  };
+  CService made(service);
+  ConfigurationTable read("store");
+  made.describe(read);
+  ConfigurationKey::Value text;
+  text.text = "the file";
+  read.find_key("from")->store(text);
+  ConfigurationKey::Value address;
+  address.address = parse_socket_address("tcp:127.0.0.1:80").take();
+  read.find_key("listen")->store(address);
+  ConfigurationTable sample("store", true);
+  made.describe(sample);
+  Configuration configuration;
+  configuration.shards.resize(1);
+  ServicePlan plan(configuration, made);
+  CHECK(made.plan(plan).ok());
+  STRCMP_EQUAL("the file", from);
+  auto taken = plan.take();
+  CHECK(taken.ok());
+  LONGS_EQUAL(1, taken.value().listens[0].addresses.size());
+  ConfigurationTable again("store");
+  made.describe(again);
+  ServicePlan next(configuration, made);
+  CHECK(made.plan(next).ok());
+  STRCMP_EQUAL("the default", from);
 }
 
 TEST(ServiceC, AServiceThatHasNoNameOrAWrongOneIsRefused) {
