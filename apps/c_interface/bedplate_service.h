@@ -30,8 +30,9 @@ extern "C" {
 #define BP_VERSION_PATCH 0
 #define BP_VERSION (BP_VERSION_MAJOR * 0x10000u + BP_VERSION_MINOR * 0x100u + BP_VERSION_PATCH)
 
-typedef struct bp_table bp_table;     /* a table of the configuration, while it is described */
-typedef struct bp_plan bp_plan;       /* the plan of a service: all that it needs */
+typedef struct bp_table bp_table; /* a table of the configuration, while it is described */
+typedef struct bp_read_table bp_read_table; /* the same table after it was read */
+typedef struct bp_plan bp_plan;             /* the plan of a service: all that it needs */
 typedef struct bp_context bp_context; /* the context of a service; lives as long as the appliance */
 typedef struct bp_loop bp_loop;       /* the event loop of a shard */
 typedef struct bp_counter bp_counter;
@@ -93,6 +94,21 @@ void bp_table_shard(bp_table* table, const char* key, unsigned* value, const cha
 /* 1 to 8 addresses, for bp_listen; the file must have the key. The table also gets a key
  * plain_text: docs/configuration.md. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);
+/* `check` is called after the table was read; it refuses values that do not go together. Variables
+ * have the file's values by then, except those of bp_table_shard. A table has one check. */
+void bp_table_check(bp_table* table, void (*check)(void* self, bp_read_table* read));
+
+/* ---- In `check` of bp_table_check ---- */
+
+/* Whether the file has the key. */
+int bp_read_has(const bp_read_table* read, const char* key);
+/* Whether the value of the key was refused, or the key is missing or misspelt: a check of its value
+ * would then blame the wrong line. */
+int bp_read_was_refused(const bp_read_table* read, const char* key);
+/* Refuses the configuration. The error has the file's name, the line and the column of the value of
+ * `key`; without that key, or if `key` is NULL, those of the table. `answer` says what is wrong,
+ * `cure` what is expected instead. The check may refuse several values. */
+void bp_read_refuse(bp_read_table* read, const char* key, const char* answer, const char* cure);
 
 /* ---- The methods that it answers while it runs, over the control socket and by `bedplate ctl`
  * (docs/control.md; apps/services/control_methods.h, whose rules hold here): in methods ---- */

@@ -8,6 +8,7 @@
 #include "apps/c_interface/bedplate_service.h"
 #include "apps/c_interface/messages_c.h"
 #include "apps/c_interface/service_c.h"
+#include "apps/configuration/read_table.h"
 #include "apps/program/program.h"
 #include "platform/log.h"
 
@@ -43,13 +44,21 @@ struct bp_table {
   CService& service;
 };
 
+struct bp_read_table {
+  ReadTable& table;
+};
+
 void CService::describe(ConfigurationTable& table) {
   bp_table described{table, *this};
   if (c_.describe != nullptr) c_.describe(c_.self, &described);
 }
 
-Result<void> CService::plan(ServicePlan& plan) {
+void CService::hand_out_texts() {
   for (Text& text : texts) *text.to = text.text.c_str();
+}
+
+Result<void> CService::plan(ServicePlan& plan) {
+  hand_out_texts();
   for (const Addresses& listen : listens) plan.listen(listen.key.c_str(), listen.addresses);
   counters = {c_.name, "counters", "", 0, {}};
   bp_plan planned{plan, *this};
@@ -167,6 +176,22 @@ void bp_table_listen(bp_table* table, const char* key, const char* help) {
   if (listen == listens.end()) listen = listens.insert(listen, {key, {}});
   if (!table->table.is_sample()) listen->addresses.clear();
   table->table.addresses(key, &listen->addresses, 1, 8).required().unique().help(help);
+}
+void bp_table_check(bp_table* table, void (*check)(void* self, bp_read_table* read)) {
+  table->table.check([&service = table->service, check](ReadTable& read) {
+    service.hand_out_texts();
+    bp_read_table seen{read};
+    check(service.self(), &seen);
+  });
+}
+
+int bp_read_has(const bp_read_table* read, const char* key) { return read->table.has(key); }
+int bp_read_was_refused(const bp_read_table* read, const char* key) {
+  return read->table.was_refused(key);
+}
+void bp_read_refuse(bp_read_table* read, const char* key, const char* answer, const char* cure) {
+  if (key == nullptr) return read->table.refuse(answer, cure);
+  read->table.refuse_value(key, answer, cure);
 }
 
 // ---- Its plan ----

@@ -75,6 +75,8 @@ class CService final : public Service {
   }
 
   void* self() const noexcept { return c_.self; }
+  // Lets the service's variables point to the texts of the file.
+  void hand_out_texts();
 
   // Values of the file. The description of a sample leaves them as they are.
   struct Text {

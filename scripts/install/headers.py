@@ -21,6 +21,7 @@ ROOTS = (
     "apps/services/service.h",
     "apps/services/service_plan.h",
     "apps/services/tls_keys.h",
+    "apps/configuration/read_table.h",
     "apps/boot/service_context.h",
     "alloc/added_heap.h",
     "alloc/buffer_pool_datapath.h",

@@ -1,9 +1,10 @@
 // A service written only with installed files: [echo] of the configuration, a carve of buffers,
-// counters (one measures a key), and connections on the first shard that echo received bytes. A
-// method on the control socket sets how many connections it accepts; `bedplate trace` shows the
-// times of receives and sends.
+// counters (one measures a key), and connections on the first shard that echo received bytes. Keys
+// that contradict one another are refused. A method on the control socket sets how many connections
+// it accepts; `bedplate trace` shows the times of receives and sends.
 #include <memory>
 #include <span>
+#include <string>
 
 #include <unistd.h>
 
@@ -41,6 +42,16 @@ class EchoService final : public Service {
   void describe(ConfigurationTable& table) override {
     table.addresses("listen", &listen_, 1, 4).required().help("Its addresses.");
     table.integer("max_connections", &max_connections_, 1, 64).help("How many may be connected.");
+    table.integer("admitted", &admitted_, 0, 64)
+        .otherwise("what `max_connections` says")
+        .help("How many may be connected at first.");
+    table.check([this](ReadTable& read) {
+      if (read.was_refused("admitted") || read.was_refused("max_connections")) return;
+      if (!read.has("admitted")) admitted_ = max_connections_;
+      if (admitted_ <= max_connections_) return;
+      read.refuse_value("admitted", "\"admitted\" is more than max_connections",
+                        "expected at most " + std::to_string(max_connections_));
+    });
   }
 
   Result<void> plan(ServicePlan& plan) override {
@@ -64,7 +75,6 @@ class EchoService final : public Service {
     trace_ = trace.value();
     sockets_ = &context.sockets(0);
     loop_ = &context.loop(0);
-    admitted_ = max_connections_;
     connections_ = std::make_unique<Connection[]>(max_connections_);
     for (uint32_t i = 0; i < max_connections_; ++i) {
       connections_[i].buffer = memory.value().subspan(i * kBufferBytes, kBufferBytes);

@@ -290,6 +290,21 @@ def check_tls(program, has_tls):
         expect(done.returncode, 2, f"the exit code of plan:\n{done.stderr}")
 
 
+def check_contradiction(program):
+    """Keys of the service's table that contradict one another are refused with their position."""
+    with tempfile.TemporaryDirectory() as home:
+        path = os.path.join(home, "contradiction.toml")
+        text = CONFIGURATION.format(folder=home, cpu=min(os.sched_getaffinity(0)))
+        text = text.replace("max_connections = 4", "max_connections = 4\nadmitted = 5")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        done = subprocess.run([program, "check", path], capture_output=True, text=True, check=False)
+        line = text.splitlines().index("admitted = 5") + 1
+        expect(done.stderr, f'bedplate: {path}:{line}:12: "admitted" is more than max_connections; '
+                            "expected at most 4\n", "its refusal of both keys")
+        expect(done.returncode, 2, "the exit code of check")
+
+
 def check_no_init(program):
     """As process 1, which an image starts without arguments, the program says that it lacks
     bedplate-init. As any other process, it refuses the tables of an image's first process."""
@@ -316,6 +331,7 @@ def check_programs(installation, builds, tool, kind):
     folder = builds[tool].result()
     program = os.path.join(folder, f"echo-{kind}")
     expect(is_dynamic(program), not kind.endswith(("static", "static-pie")), f"{program} is dynamic")
+    check_contradiction(program)
     check_verbs(program, kind in VERBS_KINDS)
     check_no_init(program)
     check_tls(program, kind in TLS_KINDS)

@@ -3,6 +3,7 @@
 #include "apps/c_interface/bedplate_service.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <string>
@@ -63,6 +64,49 @@ TEST(ServiceC, AValueOfItsTableThatIsOutOfRangeIsRefusedWithItsPosition) {
   };
   LONGS_EQUAL(2, check("[store]\nitems = 500\n"));
   STRCMP_CONTAINS(":9:9: \"items\"", said.c_str());
+}
+
+namespace {
+
+struct Mirror {
+  uint64_t copies = 1;
+  const char* at = "";
+};
+
+// A mirror needs two copies, and lies elsewhere.
+void check_mirror(void* self, bp_read_table* read) {
+  const auto& mirror = *static_cast<Mirror*>(self);
+  if (bp_read_was_refused(read, "copies")) return;
+  if (bp_read_has(read, "at") && mirror.copies < 2) {
+    bp_read_refuse(read, "at", "\"at\" needs copies of 2 or more", "set copies, or leave it out");
+  }
+  if (mirror.copies > 1 && strcmp(mirror.at, "here") == 0) {
+    bp_read_refuse(read, nullptr, "the mirror is here", "set \"at\" to another place");
+  }
+}
+
+}  // namespace
+
+TEST(ServiceC, ValuesThatDoNotGoTogetherAreRefusedWithTheirPosition) {
+  static Mirror mirror;
+  mirror = {};
+  service.self = &mirror;
+  service.describe = [](void* self, bp_table* table) {
+    auto& its = *static_cast<Mirror*>(self);
+    bp_table_integer(table, "copies", &its.copies, 1, 4, "How many copies there are.");
+    bp_table_text(table, "at", &its.at, 20, "Where the mirror is.");
+    bp_table_check(table, check_mirror);
+  };
+  LONGS_EQUAL(2, check("[store]\nat = \"there\"\n"));
+  STRCMP_CONTAINS(":9:6: \"at\" needs copies of 2 or more; set copies, or leave it out\n",
+                  said.c_str());
+  mirror = {};
+  LONGS_EQUAL(2, check("[store]\ncopies = 2\nat = \"here\"\n"));
+  STRCMP_CONTAINS(":8:1: the mirror is here; set \"at\" to another place\n", said.c_str());
+  mirror = {};
+  LONGS_EQUAL(2, check("[store]\ncopies = 9\nat = \"there\"\n"));  // only the wrong value is told
+  STRCMP_CONTAINS(":9:10: \"copies\" is 9", said.c_str());
+  CHECK(said.find("needs copies") == std::string::npos);
 }
 
 // `plan --explain` describes the table once more, to list its keys, and then plans again.
