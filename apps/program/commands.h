@@ -60,6 +60,9 @@ struct Command {
   int (*run)(const Arguments& arguments);
 };
 
+// All commands, in the order of the program's help.
+std::span<const Command> commands() noexcept;
+
 int run_command(const Arguments& arguments);
 int plan_command(const Arguments& arguments);
 int answer_fifo_question(const Arguments& arguments);  // plan --fifo
