@@ -6,6 +6,7 @@
 
 #include "pinned_pool/pinned_pool.h"
 #include "platform/log.h"
+#include "platform/product.h"
 
 namespace bedplate {
 namespace {
@@ -33,15 +34,17 @@ const char* mapped_file_at(const void* address) noexcept {
 void on_bus_error(int number, siginfo_t* info, void* context) {
   if (const Segment* segment = process_pool().segment_of(info->si_addr); segment != nullptr) {
     const bool is_hardware = info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO;
-    log_error(error_while("using memory of %s at %p", segment->owner.text, info->si_addr)
-                  .set_answer("%s", is_hardware
-                                        ? "the hardware reports a memory error; what the page held "
-                                          "is lost"
-                                        : "the page is no longer there")
-                  .set_cure("%s", is_hardware ? "restart the appliance (the kernel does not use "
-                                                "the page again), and test the memory"
-                                              : "find what removed the page: `bedplate doctor` "
-                                                "lists the methods that are possible"));
+    Error error = error_while("using memory of %s at %p", segment->owner.text, info->si_addr);
+    if (is_hardware) {
+      error.set_answer("the hardware reports a memory error; what the page held is lost");
+      error.set_cure("restart the appliance (the kernel does not use the page again), and test the "
+                     "memory");
+    } else {
+      error.set_answer("the page is no longer there");
+      error.set_cure("find what removed the page: `%s doctor` lists the methods that are possible",
+                     product().name);
+    }
+    log_error(error);
   } else if (const char* path = mapped_file_at(info->si_addr); path != nullptr) {
     log_error(error_while("using the file %s, which is mapped at %p", path, info->si_addr)
                   .set_answer("another process has truncated it")

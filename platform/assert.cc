@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "platform/log.h"
+#include "platform/product.h"
 
 namespace bedplate {
 namespace {
@@ -26,15 +27,15 @@ void assertion_failed(const char* file, int line, const char* what) noexcept {
   // A stack buffer and no stream: the heap may be broken.
   char text[512];
   const int length = std::snprintf(text, sizeof text,
-                                   "bedplate: %s:%d: assertion failed: %s; this is a defect in "
-                                   "the program: please report it\n",
-                                   file, line, what);
+                                   "%s: %s:%d: assertion failed: %s; this is a defect in the "
+                                   "program: please report it\n",
+                                   product().name, file, line, what);
   stop_with_line(text, sizeof text, length);
 }
 
 void contract_broken(const char* format, ...) noexcept {
   char text[512];
-  const int begin = std::snprintf(text, sizeof text, "bedplate: broken contract: ");
+  const int begin = std::snprintf(text, sizeof text, "%s: broken contract: ", product().name);
   const auto used = static_cast<size_t>(begin);
   va_list arguments;
   va_start(arguments, format);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "platform/clock.h"
+#include "platform/product.h"
 #include "platform/recent_lines.h"
 #include "platform/standard_error.h"
 #include "platform/terminal_bar.h"
@@ -16,14 +17,14 @@
 namespace bedplate {
 namespace {
 
-const char* prefix_of(LogLevel level) noexcept {
+const char* word_of(LogLevel level) noexcept {
   switch (level) {
-    case LogLevel::kWarning: return "bedplate: warning: ";
-    case LogLevel::kError: return "bedplate: error: ";
+    case LogLevel::kWarning: return "warning: ";
+    case LogLevel::kError: return "error: ";
     case LogLevel::kDebug:
     case LogLevel::kInfo: break;
   }
-  return "bedplate: ";
+  return "";
 }
 
 constexpr size_t kLineBytesMax = 1024;
@@ -104,7 +105,7 @@ size_t end_line(char* line, size_t line_bytes, size_t capacity) noexcept {
 }
 
 size_t format_line(const Error& error, char* line, size_t capacity) noexcept {
-  const auto used = static_cast<size_t>(std::snprintf(line, capacity, "bedplate: "));
+  const auto used = static_cast<size_t>(std::snprintf(line, capacity, "%s: ", product().name));
   format_error(error, line + used, static_cast<unsigned>(capacity - used));
   return end_line(line, std::strlen(line), capacity);
 }
@@ -133,9 +134,9 @@ bool tell_dropped_lines() noexcept {
   const bool begins_anew = is_cut_off.exchange(false, std::memory_order_relaxed);
   char line[128];
   const int bytes = std::snprintf(line, sizeof line,
-                                  "%sbedplate: warning: %" PRIu64 " lines of the log were dropped: "
+                                  "%s%s: warning: %" PRIu64 " lines of the log were dropped: "
                                   "nobody read them in time\n",
-                                  begins_anew ? "\n" : "", count);
+                                  begins_anew ? "\n" : "", product().name, count);
   if (write_whole(line, static_cast<size_t>(bytes), 0)) return true;
   untold_lines.fetch_add(count, std::memory_order_relaxed);
   if (begins_anew) is_cut_off.store(true, std::memory_order_relaxed);
@@ -145,7 +146,7 @@ bool tell_dropped_lines() noexcept {
 void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept {
   if (level < component.level()) return;
   char line[kLineBytesMax];
-  const int prefix = std::snprintf(line, sizeof line, "%s", prefix_of(level));
+  const int prefix = std::snprintf(line, sizeof line, "%s: %s", product().name, word_of(level));
   va_list arguments;
   va_start(arguments, format);
   const int text =

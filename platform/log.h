@@ -22,8 +22,8 @@
 namespace bedplate {
 
 // Writes "bedplate: <text>\n" ("bedplate: warning: ...", "bedplate: error: ..."), 1 KiB at most,
-// unless `level` is below the level of `component`. A longer line is truncated. Leaves errno as it
-// was. Threads: any, here and below.
+// unless `level` is below the level of `component`; "bedplate" is the product's name (product.h). A
+// longer line is truncated. Leaves errno as it was. Threads: any, here and below.
 void log_line(const LogComponent& component, LogLevel level, const char* format, ...) noexcept
     __attribute__((format(printf, 3, 4)));
 

@@ -7,6 +7,7 @@
 
 #include "pinned_pool/no_way_back.h"
 #include "pinned_pool/shared_segments.h"
+#include "platform/product.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -103,16 +104,16 @@ Result<void> check_fit(const DeviceKind& kind, std::span<const SegmentSize> segm
                      count, format_bytes(longest).text,
                      list_regions(segments, cut, list, sizeof list), kind.region_count_max);
     return error.set_cure("make [pool] bytes smaller or use fewer segments, until %" PRIu64
-                          " regions are enough (`bedplate plan` shows them)%s%s",
-                          kind.region_count_max, or_instead, kind.instead);
+                          " regions are enough (`%s plan` shows them)%s%s",
+                          kind.region_count_max, product().name, or_instead, kind.instead);
   }
   if (bytes > kind.total_bytes_max) {
     error.set_answer("%s in %" PRIu64 " regions of at most %s are needed, it accepts %s in all",
                      format_bytes(bytes).text, count, format_bytes(longest).text,
                      format_bytes(kind.total_bytes_max).text);
     return error.set_cure("make [pool] bytes at most %" PRIu64
-                          " (`bedplate plan` shows who needs what)%s%s",
-                          kind.total_bytes_max, or_instead, kind.instead);
+                          " (`%s plan` shows who needs what)%s%s",
+                          kind.total_bytes_max, product().name, or_instead, kind.instead);
   }
   return {};
 }

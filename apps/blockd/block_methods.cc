@@ -4,6 +4,7 @@
 
 #include "apps/blockd/block_service.h"
 #include "apps/services/control_methods.h"
+#include "platform/product.h"
 #include "platform/shown_text.h"
 
 namespace bedplate {
@@ -56,7 +57,7 @@ bool BlockService::find_volume(ControlCall& call) noexcept {
   if (server_.find_volume(name)) return true;
   call.refuse(error_while("looking for the volume %s", ShownText(name).c_str())
                   .set_answer("blockd has no volume of this name")
-                  .set_cure("see: bedplate ctl blockd.volumes"));
+                  .set_cure("see: %s ctl blockd.volumes", product().name));
   return false;
 }
 

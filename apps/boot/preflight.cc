@@ -25,6 +25,7 @@
 #include "platform/file.h"
 #include "platform/hugepage.h"
 #include "platform/numa.h"
+#include "platform/product.h"
 #include "platform/surplus_hugepages.h"
 #include "platform/text.h"
 #include "platform/units.h"
@@ -110,7 +111,7 @@ void check_hugepages(const HugepageNeed& need, std::vector<Error>* problems) {
   Error error = error_while("checking hugepages of %s%s", is_largest ? "1 GiB" : "2 MiB", where);
   if (!counts.supported) {
     error.set_answer("this kernel does not support this size");
-    error.set_cure("set [pool] pages to another size (`bedplate doctor` lists them)");
+    error.set_cure("set [pool] pages to another size (`%s doctor` lists them)", product().name);
     problems->push_back(error);
   } else if (counts.available_count < needed && !may_be_made(need, counts)) {
     const uint64_t total = counts.total_count + needed - counts.available_count;

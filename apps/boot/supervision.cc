@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "platform/log.h"
+#include "platform/product.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -69,8 +70,8 @@ void Supervision::turn(uint32_t alert_count, uint64_t now_ns) noexcept {
 void Supervision::tell_alerts(uint32_t count) noexcept {
   char text[kStatusBytesMax] = "ready";
   if (count > 0) {
-    std::snprintf(text, sizeof text, "ready; %" PRIu32 " need%s a look: bedplate top", count,
-                  count == 1 ? "s" : "");
+    std::snprintf(text, sizeof text, "ready; %" PRIu32 " need%s a look: %s top", count,
+                  count == 1 ? "s" : "", product().name);
   }
   if (supervisor_.status(text)) told_alerts_ = count;
 }

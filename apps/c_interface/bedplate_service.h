@@ -61,6 +61,13 @@ typedef struct bp_service {
   void (*methods)(void* self, bp_methods* methods);
 } bp_service;
 
+/* Makes the program a product of its own: the lines of its log, its helps, cures, manual pages and
+ * unit of systemd speak of `name`, and its appliances are in /run/NAME. `name`, which is also that
+ * of the program's file, has 1 to 31 of a-z, 0-9 and -, and begins with a letter. `version` is any
+ * text; `summary` describes it in its manual page; both may be NULL. Without this call, or
+ * with NULL as `name`, the program is Bedplate. Call it before bp_main, which all three outlive. */
+void bp_set_product(const char* name, const char* version, const char* summary);
+
 /* Runs the command of the command line (run, plan, check, keys, counters, doctor, stats, top,
  * trace, ctl, perf) with these services; as the first process of an image, it runs the machine.
  * Returns the exit code: 0 good, 1 boot or run failure, 2 usage or configuration. Call it once in a

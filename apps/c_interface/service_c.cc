@@ -24,6 +24,8 @@ static_assert(sizeof(Counter) == 8);
 
 namespace {
 
+ProgramOptions product_options;  // bp_set_product()
+
 // Calls a C function of the service. If it fails, returns the error that it has kept meanwhile.
 template <typename Call>
 Result<void> call_c(const char* service, const char* function, Call&& call) {
@@ -134,7 +136,14 @@ int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
   all.clear();  // calls of an earlier, refused attempt
   made.clear();
   for (size_t i = 0; i < service_count; ++i) all.push_back(&made.emplace_back(services[i]));
-  return run_program(count, words, all);
+  return run_program(count, words, all, product_options);
+}
+
+void bp_set_product(const char* name, const char* version, const char* summary) {
+  product_options = {};
+  if (name != nullptr) product_options.product = name;
+  if (version != nullptr) product_options.version = version;
+  if (summary != nullptr) product_options.summary = summary;
 }
 
 int bp_fail(const char* doing, const char* answer, const char* cure) {

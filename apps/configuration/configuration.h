@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "pinned_pool/plan.h"
+#include "platform/product.h"
 #include "platform/result.h"
 #include "platform/units.h"
 #include "transport/shm/membership/group_shape.h"
@@ -37,7 +38,7 @@ enum class SocketBackendChoice { kIoUring, kEpoll, kIoUringOrEpoll };
 
 struct ApplianceSettings {
   std::string name;
-  std::string runtime_directory = "/run/bedplate";
+  std::string runtime_directory = usual_runtime_directory();
   uint32_t drain_timeout_ms = 5000;
   uint32_t trace_requests = 4096;  // the last requests of each shard; 0: no traces
   std::string user;                // replaces root once memory is taken; empty: no change

@@ -6,6 +6,7 @@
 #include "apps/configuration/configuration_table.h"
 #include "apps/counters/trace_snapshot.h"
 #include "pinned_pool/layout.h"
+#include "platform/product.h"
 #include "platform/trace_ring.h"
 #include "transport/messages/fast_box_datapath.h"
 
@@ -54,8 +55,9 @@ static void describe(ConfigurationTable& table, ApplianceSettings& settings) {
             "connections are closed, and file operations have as long again, but at least a "
             "second.");
   table.integer("trace_requests", &settings.trace_requests, 0, kTraceRequestsMax)
-      .help("The number of recent requests that each shard records for `bedplate trace` "
-            "([trace.md](trace.md)), 64 bytes each in `NAME.stats`; 0: none.");
+      .help(with_product_name(
+          "The number of recent requests that each shard records for `PROGRAM trace` "
+          "([trace.md](trace.md)), 64 bytes each in `NAME.stats`; 0: none."));
   table.text("user", &settings.user, 1, 32)
       .otherwise("the one that starts it")
       .help("The user, by name or number in /etc/passwd, that an appliance started as root "
@@ -93,8 +95,9 @@ static void describe(ConfigurationTable& table, LimitSettings& settings) {
   table.text("owner", &settings.owner, 1, 63)
       .required()
       .unique()
-      .help("An owner of heap memory, as `bedplate stats` names it: `\"heap:SERVICE\"`, or "
-            "`\"heap\"` for memory without a named owner.");
+      .help(with_product_name(
+          "An owner of heap memory, as `PROGRAM stats` names it: `\"heap:SERVICE\"`, or "
+          "`\"heap\"` for memory without a named owner."));
   table.size("bytes", &settings.bytes, kLimitUnitBytes, kSizeMaxBytes)
       .required()
       .help("The most heap memory that this owner may have; only its own requests beyond that "

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "platform/clock.h"
+#include "platform/product.h"
 #include "platform/serial_line.h"
 #include "platform/text.h"
 #include "transport/sockets/socket_address.h"
@@ -216,7 +217,7 @@ Error ControlClient::failure(const Asked& asked, const char* answer) const {
   if (other.empty()) error.set_answer("%s", answer);
   if (!other.empty()) error.set_answer("%s; received: %s", answer, other.c_str());
   switch (kind_) {
-    case Kind::kControlSocket: return error.set_cure("see its log, and `bedplate top`");
+    case Kind::kControlSocket: return error.set_cure("see its log, and `%s top`", product().name);
     case Kind::kLineSocket:
       return error.set_cure(
           "for an appliance's own socket, see its log; for one that leads to a serial line, check "

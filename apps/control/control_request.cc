@@ -214,7 +214,7 @@ void read_control_request(std::string_view line, ControlRequest* request) noexce
   } catch (const std::exception&) {
     request->has_id = true;  // unknown: it was not read so far
     reader.fault(ControlFault::kInternal,
-                 "there is no heap memory left to read it: see the owners in `bedplate stats`");
+                 "there is no heap memory left to read it: see the owners in `stats`");
   }
 }
 

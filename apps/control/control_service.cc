@@ -12,6 +12,7 @@
 #include "apps/counters/counters_file.h"
 #include "apps/services/service_calls.h"
 #include "apps/services/service_plan.h"
+#include "platform/product.h"
 #include "platform/user.h"
 
 namespace bedplate {
@@ -187,7 +188,8 @@ std::string_view ControlService::too_many(void* self, std::span<char> room) noex
   TextWriter message(text);
   message.number(late_count).text(" of ").number(site.sessions.size());
   message.text(" connections wait for stuck shards, and keep their slots: see ");
-  message.text("`bedplate top`, and find what blocks the shard ").text(site.name_of(*stuck));
+  message.text("`").text(product().name);
+  message.text(" top`, and find what blocks the shard ").text(site.name_of(*stuck));
   return unasked(ControlFault::kRefused, {text, message.bytes()}, room);
 }
 

@@ -8,6 +8,7 @@
 #include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/product.h"
 #include "platform/text_words.h"
 #include "transport/loop/event_loop.h"
 
@@ -39,8 +40,8 @@ void describe(CounterTable& table, ControlCounters& counters) {
       .counter("stuck", counters.stuck, "requests",
                "Requests refused because a shard did not respond in time.")
       .alert_as_it_grows(
-          "{stuck} requests got no answer from a shard so far: `bedplate top` shows which shard "
-          "is busy, and with what");
+          "{stuck} requests got no answer from a shard so far: `top` of this program shows which "
+          "shard is busy, and with what");
   table
       .counter("not_allowed", counters.not_allowed, "connections",
                "Refused connections of users without permission.")
@@ -295,7 +296,8 @@ void ControlSession::give_up() noexcept {
   char text[256];
   TextWriter writer(text);
   writer.text("the shard ").text(site_->name_of(*loop_));
-  writer.text(" has not handled it in 2 s, and may still do so: see `bedplate top`");
+  writer.text(" has not handled it in 2 s, and may still do so: see `");
+  writer.text(product().name).text(" top`");
   complain(ControlFault::kStuck, {text, writer.bytes()});
 }
 
@@ -306,9 +308,8 @@ void ControlSession::refuse_for_stuck() noexcept {
   char text[256];
   TextWriter writer(text);
   writer.text("the shard ").text(site_->name_of(*loop_));
-  writer.text(
-      " is stuck: it has not handled an earlier call, so this one was not sent: see `bedplate "
-      "top`");
+  writer.text(" is stuck: it has not handled an earlier call, so this one was not sent: see `");
+  writer.text(product().name).text(" top`");
   complain(ControlFault::kRefused, {text, writer.bytes()});
 }
 

@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-#include "apps/c_interface/bedplate_service.h"
+#include "apps/c_interface/bedplate_version.h"
 #include "apps/control/counter_words.h"
 #include "apps/counters/counters_snapshot.h"
 #include "apps/counters/stats_json.h"
@@ -16,6 +16,7 @@
 #include "platform/clock.h"
 #include "platform/counter_table.h"
 #include "platform/log.h"
+#include "platform/product.h"
 #include "platform/shown_text.h"
 #include "platform/thread_calls.h"
 
@@ -50,8 +51,10 @@ void write_service(const ServiceDrains& drains, size_t index, JsonText* json) no
 void RuntimeMethods::add_to(ControlMethods* methods) {
   methods_ = methods;
   methods->add({.name = "ping",
-                .result = "{\"appliance\": NAME, \"pid\": N, \"version\": TEXT, \"build\": TEXT}",
-                .help = "Returns the appliance's name, version and build."},
+                .result = "{\"appliance\": NAME, \"pid\": N, \"product\": NAME, \"version\": TEXT, "
+                          "\"bedplate\": TEXT, \"build\": TEXT}",
+                .help = "Returns the appliance's name, its program's name and version, Bedplate's "
+                        "version, and the build."},
                &call<&RuntimeMethods::ping>, this);
   methods->add({.name = "methods",
                 .result = "[{\"name\", \"parameters\": [...], \"result\", \"help\", \"needs\"}]",
@@ -75,12 +78,12 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
                        .is_required = false,
                        .help = "The number of bytes, a multiple of 8; default: all that follow."}},
        .result = "{\"created_ns\": N, \"now_ns\": N, \"bytes\": N, \"words\": [...]}",
-       .help =
-           "Returns the bytes of the counters file, without the traces, for `bedplate top` over "
-           "a serial line: -N stands for N words of zeros, a text for its bytes."},
+       .help = with_product_name(
+           "Returns the bytes of the counters file, without the traces, for `PROGRAM top` over "
+           "a serial line: -N stands for N words of zeros, a text for its bytes.")},
       &call<&RuntimeMethods::read_counters>, this);
   methods->add({.name = "plan",
-                .result = "as `bedplate plan --json` prints it",
+                .result = with_product_name("as `PROGRAM plan --json` prints it"),
                 .help = "Returns every byte of the pool with its owner."},
                &call<&RuntimeMethods::say_plan>, this);
   methods->add({.name = "services",
@@ -120,13 +123,11 @@ void RuntimeMethods::add_to(ControlMethods* methods) {
 }
 
 void RuntimeMethods::ping(ControlCall& call) const noexcept {
-  char version[32];
-  std::snprintf(version, sizeof version, "%d.%d.%d", BP_VERSION_MAJOR, BP_VERSION_MINOR,
-                BP_VERSION_PATCH);
   JsonText& json = call.result();
   json.begin_object().key("appliance").text(appliance);
-  json.key("pid").number(static_cast<uint64_t>(getpid())).key("version").text(version);
-  json.key("build").text(build_id().text).end_object();
+  json.key("pid").number(static_cast<uint64_t>(getpid()));
+  json.key("product").text(product().name).key("version").text(product().version);
+  json.key("bedplate").text(kBedplateVersion).key("build").text(build_id().text).end_object();
 }
 
 // One page for each method.
@@ -233,7 +234,7 @@ void RuntimeMethods::drain(ControlCall& call) const noexcept {
   if (!index) {
     return call.refuse(error_while("draining %s", ShownText(call.text("service")).c_str())
                            .set_answer("no service of this name runs")
-                           .set_cure("see: bedplate ctl services"));
+                           .set_cure("see: %s ctl services", product().name));
   }
   if (!drains->drains_alone(*index)) {
     return call.refuse(error_while("draining %s", drains->name_of(*index))
@@ -282,7 +283,7 @@ void RuntimeMethods::set_log_levels(ControlCall& call) const noexcept {
       call.has("component") ? set_log_level(component, *level) : set_log_level(*level);
   if (count == 0) {
     error.set_answer("no part that logs is called \"%s\"", ShownText(component).c_str());
-    return call.refuse(error.set_cure("see: bedplate ctl log.show"));
+    return call.refuse(error.set_cure("see: %s ctl log.show", product().name));
   }
   JsonText& json = call.result().begin_object();
   json.key("level").text(to_text(*level)).key("components").number(count).end_object();

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 
 #include "apps/counters/counters_file.h"
+#include "platform/product.h"
 #include "platform/text.h"
 
 namespace bedplate {
@@ -17,8 +18,9 @@ Result<std::vector<std::string>> list_names(const std::string& directory, std::s
   DIR* handle = opendir(directory.c_str());
   if (handle == nullptr) {
     return error_from_errno("looking for appliances in %s", directory.c_str())
-        .set_cure("start one (`bedplate run CONFIG`), or name its runtime directory with "
-                  "--directory");
+        .set_cure("start one (`%s run CONFIG`), or name its runtime directory with "
+                  "--directory",
+                  product().name);
   }
   std::vector<std::string> names;
   while (const dirent* entry = readdir(handle)) {
@@ -44,8 +46,9 @@ Result<std::vector<std::string>> list_crashed(const std::string& directory) {
 Error no_appliance(const std::string& directory) {
   return error_while("looking for appliances in %s", directory.c_str())
       .set_answer("none is running")
-      .set_cure("start one (`bedplate run CONFIG`), or name its runtime directory with "
-                "--directory");
+      .set_cure("start one (`%s run CONFIG`), or name its runtime directory with "
+                "--directory",
+                product().name);
 }
 
 namespace {
@@ -63,7 +66,7 @@ Result<std::string> choose_name(const std::string& directory) {
   for (const std::string& name : names.value()) add_word(&all, name);
   return usage_error("choosing an appliance in " + directory)
       .set_answer("there are %zu: %s", names.value().size(), all.c_str())
-      .set_cure("name one: bedplate stats NAME");
+      .set_cure("name one: %s stats NAME", product().name);
 }
 
 }  // namespace
@@ -90,8 +93,9 @@ Result<CountersReader> CountersReader::open_file(const std::string& path) {
   Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open()) {
     return error_from_errno("reading counters: opening %s", path.c_str())
-        .set_cure("start the appliance (`bedplate run CONFIG`), or name its runtime directory with "
-                  "--directory, or the file with --from");
+        .set_cure("start the appliance (`%s run CONFIG`), or name its runtime directory with "
+                  "--directory, or the file with --from",
+                  product().name);
   }
   CountersReader reader(std::move(fd), path);
   auto snapshot = reader.snapshot();

@@ -39,12 +39,12 @@ Result<void> check_format(const CountersHeader& header, const std::string& sourc
     return unusable(source)
         .set_answer("the file is incomplete, or not a counters file")
         .set_cure("wait until the appliance has booted; for an older release use its own "
-                  "`bedplate`");
+                  "program");
   }
   if (header.format != kCountersFormat) {
     return unusable(source)
         .set_answer("it has format %u, but this program reads %u", header.format, kCountersFormat)
-        .set_cure("use the `bedplate` that the appliance runs");
+        .set_cure("use the program that the appliance runs");
   }
   return {};
 }

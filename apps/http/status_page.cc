@@ -6,6 +6,7 @@
 #include "apps/counters/counter_alerts.h"
 #include "apps/http/status_page_parts.h"
 #include "platform/assert.h"
+#include "platform/product.h"
 #include "platform/text_writer.h"
 
 namespace bedplate {
@@ -40,10 +41,10 @@ void write_value(std::string_view name, const std::optional<StatusPage::Told>& t
   const std::string_view words(text, state.bytes());
   const bool is_good = told && words.empty();
   if (name == "name") {
-    writer->text(told ? counters.appliance() : "Bedplate");
+    writer->text(told ? counters.appliance() : product().name);
   } else if (name == "title") {
     if (!words.empty()) writer->text("! ").text(words).text(" - ");
-    writer->text(told ? counters.appliance() : "Bedplate");
+    writer->text(told ? counters.appliance() : product().name);
   } else if (name == "state_class") {
     writer->text(is_good ? "good" : "bad");
   } else {

@@ -19,6 +19,7 @@
 #include "platform/crash_record.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/product.h"
 #include "platform/recent_lines.h"
 #include "platform/units.h"
 
@@ -111,10 +112,11 @@ void show_line(const char* line, void* context) {
   auto& shown = *static_cast<Shown*>(context);
   shown.last_lines.emplace_back(line);
   if (shown.last_lines.size() > kLastLineCount) shown.last_lines.pop_front();
-  // Selects Bedplate's lines from the kernel's log, except those that repeat an earlier record.
-  const char* ours = std::strstr(line, "bedplate: ");
+  // Selects the program's lines from the kernel's log, except those that repeat an earlier record.
+  const std::string prefix = std::string(product().name) + ": ";
+  const char* ours = std::strstr(line, prefix.c_str());
   if (ours == nullptr || std::strstr(ours, kOldLine) != nullptr) return;
-  BP_LOG_INFO("%s%s", kOldLine, ours + std::strlen("bedplate: "));
+  BP_LOG_INFO("%s%s", kOldLine, ours + prefix.size());
   ++shown.our_lines;
 }
 

@@ -32,6 +32,7 @@
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/product.h"
 #include "transport/vfio/pci_device.h"
 
 namespace bedplate {
@@ -158,7 +159,7 @@ Result<MachineEnd> Init::run() {
         .set_cure("correct the configuration, and build the image again");
   }
   const uint64_t ready_ns = monotonic_ns();
-  std::puts("bedplate: ready");
+  std::printf("%s: ready\n", product().name);
   std::fflush(stdout);
   BP_LOG_INFO("%.3f s after the kernel began, %.3f s after its first process did",
               seconds(ready_ns), seconds(ready_ns - began_ns));

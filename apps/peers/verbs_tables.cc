@@ -10,6 +10,7 @@
 #include "apps/configuration/configuration_words.h"
 #include "apps/configuration/read_table.h"
 #include "apps/peers/verbs_settings.h"
+#include "platform/product.h"
 #include "transport/verbs/verbs_wire.h"
 
 namespace bedplate {
@@ -122,7 +123,7 @@ static void describe(ConfigurationTable& table, VerbsSettings& settings) {
             "there are no peers.");
   table.text("device", &settings.device, 1, kDeviceNameMax)
       .otherwise("the first that can be used")
-      .help("The RDMA device, as `bedplate doctor` lists it: `\"mlx5_0\"`.");
+      .help(with_product_name("The RDMA device, as `PROGRAM doctor` lists it: `\"mlx5_0\"`."));
   table.integer("port", &settings.port, 1, 255)
       .otherwise("the first that can be used")
       .help("The device's port.");

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "platform/assert.h"
+#include "platform/product.h"
 
 namespace bedplate {
 namespace {
@@ -95,7 +96,7 @@ Result<void> PerfClient::connect(const std::string& address) {
   if (!connected.ok()) {
     return error_while("connecting to %s", address.c_str())
         .set_answer("nobody answers within 5 s")
-        .set_cure("start there: bedplate perf serve %s", address.c_str());
+        .set_cure("start there: %s perf serve %s", product().name, address.c_str());
   }
   if (status != SendStatus::kDone) return trouble(status);
   is_connected_ = true;

@@ -5,6 +5,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/join/join_server.h"
 #include "platform/assert.h"
+#include "platform/product.h"
 #include "transport/messages/joined_process.h"
 #include "transport/shm/endpoint/shm_provider.h"
 #include "transport/shm/membership/group_keeper.h"
@@ -113,7 +114,7 @@ class ShmClient final : public PerfSide {
     if (!joined.ok()) {
       Error error = joined.error();
       if (access(socket.c_str(), F_OK) == 0) return error;
-      return error.set_cure("start there, as the same user: bedplate perf serve unix:%s",
+      return error.set_cure("start there, as the same user: %s perf serve unix:%s", product().name,
                             socket.c_str());
     }
     process_ = joined.take();
@@ -121,7 +122,7 @@ class ShmClient final : public PerfSide {
     if (area == nullptr || area->bytes < 2 * kAreaBytes) {
       return error_while("joining %s", socket.c_str())
           .set_answer("its pool has no %s", kAreaOwner)
-          .set_cure("start it with: bedplate perf serve unix:%s", socket.c_str());
+          .set_cure("start it with: %s perf serve unix:%s", product().name, socket.c_str());
     }
     connection_ = {.provider = "shm", .pool_bytes = area->bytes, .page = area->page};
     set_area(area->memory().subspan(kAreaBytes, kAreaBytes));

@@ -14,10 +14,10 @@ constexpr CommandOption kDoctorOptions[] = {
     {"--for", "CONFIG", "check the machine for this configuration"},
     {"--fix", "", "fix what can be fixed; ask before changes that outlast a boot"},
     {"--yes", "", "with --fix: do not ask"},
-    {"--directory", "DIR", "where to look for appliances (default /run/bedplate)"},
+    {"--directory", "DIR", "where to look for appliances (default /run/PROGRAM)"},
     kJson};
 constexpr CommandOption kStatsOptions[] = {
-    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
+    {"--directory", "DIR", "its runtime directory (default /run/PROGRAM)"},
     {"--from", "FILE", "instead: read this counters file, wherever it came from"},
     {"--watch", "", "print once a second what has changed, until the appliance ends"},
     {"--describe", "", "with --json: print the kind, unit and help of each counter, too"},
@@ -25,7 +25,7 @@ constexpr CommandOption kStatsOptions[] = {
 constexpr CommandOption kTopOptions[] = {
     {"--once", "", "read twice, print once, and end"},
     {"--interval", "SECONDS", "the time between two reads (default 1)"},
-    {"--directory", "DIR", "the runtime directory (default /run/bedplate)"},
+    {"--directory", "DIR", "the runtime directory (default /run/PROGRAM)"},
     {"--from", "FILE", "instead: read this counters file, wherever it came from"},
     {"--socket", "PATH", "instead: ask over this control socket, as that of an image"},
     {"--serial", "DEVICE", "instead: ask over this serial line"},
@@ -35,13 +35,15 @@ constexpr CommandOption kTraceOptions[] = {
     {"--service", "NAME", "print only requests of this service"},
     {"--slower-than", "TIME", "print only slower requests: 500us, 2ms, 1s (default 0)"},
     {"--follow", "", "also print requests as they end, until the appliance ends"},
-    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
+    {"--directory", "DIR", "its runtime directory (default /run/PROGRAM)"},
     {"--from", "FILE", "instead: read this counters file, wherever it came from"},
     {"--json", "", "print JSON, one request a line"}};
 constexpr CommandOption kCountersOptions[] = {
     {"--markdown", "", "print the rows of the tables in docs/counters.md"}, kJson};
 constexpr CommandOption kKeysOptions[] = {
-    {"--markdown", "", "print the rows of the table in docs/configuration.md"}, kJson};
+    {"--markdown", "", "print the rows of the table in docs/configuration.md"},
+    {"--man", "", "print the manual page PROGRAM.toml(5)"},
+    kJson};
 constexpr CommandOption kPlanOptions[] = {
     {"--explain", "", "instead: print which keys could be smaller, from peaks of use"},
     {"--from", "FILE", "with --explain: read this counters file, wherever it came from"},
@@ -61,7 +63,7 @@ constexpr CommandOption kCtlOptions[] = {
     {"--list", "", "print the methods that appliances of this program have"},
     {"--markdown", "", "with --list: print the table in docs/control.md"},
     {"--name", "NAME", "the appliance's name (default: the only one there)"},
-    {"--directory", "DIR", "its runtime directory (default /run/bedplate)"},
+    {"--directory", "DIR", "its runtime directory (default /run/PROGRAM)"},
     {"--serial", "DEVICE", "instead: ask over this serial line, such as /dev/ttyUSB0"},
     {"--baud", "N", "with --serial: its speed (default 115200)"},
     {"--socket", "PATH", "instead: ask over this Unix socket, as that of a guest's line"},
@@ -86,7 +88,7 @@ constexpr Command kCommands[] = {
      {},
      "boot the appliance and serve",
      "Boots in order: plan, preflight, reserve, register, services, seal. Prints the line\n"
-     "`bedplate: ready` on standard output when it serves; the log goes to standard error.\n"
+     "`PROGRAM: ready` on standard output when it serves; the log goes to standard error.\n"
      "SIGTERM, SIGINT or SIGHUP finishes what clients have begun and exits 0.\n",
      &run_command},
     {"plan", "[CONFIG]", 0, 1, kPlanOptions, "print every byte of the pool with its owner",
@@ -94,7 +96,7 @@ constexpr Command kCommands[] = {
      "With --explain: how much of each key the appliance of CONFIG has used at most, which keys\n"
      "could be smaller and what that would save and risk, and which were too small.\n"
      "With --fifo instead of a configuration: the memory that the FIFOs of a group need:\n"
-     "  bedplate plan --fifo mesh --peers 1024 --entries 16 --eager 4096\n\n",
+     "  PROGRAM plan --fifo mesh --peers 1024 --entries 16 --eager 4096\n\n",
      &plan_command},
     {"check", "CONFIG", 1, 1, kJsonOnly, "print all problems, start nothing",
      "Reads the configuration and prints every problem in it, with line and column. If there is\n"
@@ -103,7 +105,7 @@ constexpr Command kCommands[] = {
      &check_command},
     {"keys", "[TABLE]", 0, 1, kKeysOptions, "print the keys of a configuration",
      "Prints each key with its type, its range, its default and its effect. With TABLE, prints\n"
-     "only the keys of this table and of the tables in it: `bedplate keys shard`.\n",
+     "only the keys of this table and of the tables in it: `PROGRAM keys shard`.\n",
      &keys_command},
     {"counters", "[CONFIG]", 0, 1, kCountersOptions, "print the counters that there are",
      "Prints each counter with its kind, its unit, and what it counts: those of the runtime or,\n"
@@ -117,7 +119,7 @@ constexpr Command kCommands[] = {
      "has crashed, the reason and the time.\n"
      "--fix reserves hugepages (with --for), and sets the governor, sleep states and other things\n"
      "until the next boot. After asking, it makes what it can permanent in\n"
-     "/etc/sysctl.d/90-bedplate.conf; it prints the line for GRUB. Then it checks the machine\n"
+     "/etc/sysctl.d/90-PROGRAM.conf; it prints the line for GRUB. Then it checks the machine\n"
      "again.\n",
      &doctor_command},
     {"stats", "[NAME]", 0, 1, kStatsOptions, "print the counters of a running appliance",
@@ -139,21 +141,21 @@ constexpr Command kCommands[] = {
      "only one there), also after a crash: what each was, how long it took, when it passed each\n"
      "station, and between which stations most of the time went. A request is shown once it has\n"
      "ended. Costs the appliance nothing.\n"
-     "  bedplate trace --slower-than 2ms\n"
+     "  PROGRAM trace --slower-than 2ms\n"
      "docs/trace.md says what the stations of each service mean.\n",
      &trace_command},
     {"ctl", "[METHOD [KEY=VALUE...]]", 0, 1 + kControlParametersMax, kCtlOptions,
      "send a request to a running appliance",
      "Sends a request to the control socket NAME.control, which appliances with [control] have,\n"
      "or over a line that an appliance elsewhere has as [control] serial, and prints the answer.\n"
-     "`bedplate ctl methods` lists the methods of a running appliance, also of another program.\n"
+     "`PROGRAM ctl methods` lists the methods of a running appliance, also of another program.\n"
      "docs/control.md says more.\n",
      &ctl_command},
     {"perf", "WHAT [ADDRESS]", 1, 2, kPerfOptions, "measure messages, puts and gets",
      "WHAT: serve, send, put, get or register. One side serves, the other measures what it sends,\n"
      "puts or gets there; tcp: uses verbs, unix: uses shared memory.\n"
-     "  bedplate perf serve tcp:10.0.0.1:7471\n"
-     "  bedplate perf put --bandwidth --size 64K -d 10 tcp:10.0.0.1:7471\n"
+     "  PROGRAM perf serve tcp:10.0.0.1:7471\n"
+     "  PROGRAM perf put --bandwidth --size 64K -d 10 tcp:10.0.0.1:7471\n"
      "`perf register` measures the cost of registering memory for each message, or of a cache of\n"
      "registrations, on this device, compared with the pool. docs/perf.md says more.\n",
      &perf_command},

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/services/service.h"
+#include "platform/product.h"
 #include "platform/result.h"
 
 namespace bedplate {
@@ -35,6 +36,10 @@ struct Arguments {
   std::string value(std::string_view name, const char* otherwise = "") const {
     const Option* option = find(name);
     return option == nullptr ? otherwise : option->value;
+  }
+  // The runtime directory: --directory, or the program's own.
+  std::string directory() const {
+    return has("--directory") ? value("--directory") : usual_runtime_directory();
   }
   const Option* find(std::string_view name) const noexcept {
     const Option* found = nullptr;

@@ -52,7 +52,7 @@ Error failure(const std::string& path, const std::string& method) {
 // The path of the line or of the socket.
 Result<std::string> path_to_ask(const Arguments& arguments) {
   if (const char* option = asked_line_option(arguments)) return arguments.value(option);
-  const std::string directory = arguments.value("--directory", "/run/bedplate");
+  const std::string directory = arguments.directory();
   if (arguments.has("--name")) return control_path(directory, arguments.value("--name"));
   auto names = list_appliances(directory);
   if (!names.ok()) return names.error();

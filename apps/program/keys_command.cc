@@ -4,6 +4,7 @@
 #include "apps/configuration/configuration.h"
 #include "apps/program/commands.h"
 #include "apps/program/json_output.h"
+#include "apps/program/manual.h"
 #include "platform/text.h"
 
 namespace bedplate {
@@ -61,6 +62,8 @@ int keys_command(const Arguments& arguments) {
     print_json(to_json(keys));
   } else if (arguments.has("--markdown")) {
     for (const KeyDescription& key : keys) std::printf("%s\n", markdown_row(key).c_str());
+  } else if (arguments.has("--man")) {
+    std::fputs(keys_manual(keys).c_str(), stdout);
   } else {
     print_text(keys);
   }

@@ -2,6 +2,7 @@
 #include "apps/program/program.h"
 
 #include <algorithm>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -11,15 +12,17 @@
 #include <unistd.h>
 
 #include "alloc/boot_growth.h"
-#include "apps/c_interface/bedplate_service.h"
+#include "apps/c_interface/bedplate_version.h"
 #include "apps/control/control_service.h"
 #include "apps/http/http_service.h"
 #include "apps/program/commands.h"
 #include "apps/program/help_text.h"
 #include "apps/program/init_part.h"
-#include "platform/build_id.h"
+#include "apps/program/manual.h"
+#include "apps/program/unit_file.h"
 #include "platform/failed_calls.h"
 #include "platform/log.h"
+#include "platform/product.h"
 
 extern "C" const uint64_t bedplate_has_preflight;
 const uint64_t bedplate_has_preflight = 1;
@@ -62,6 +65,20 @@ int run_parsed(const Command& command, std::span<Service* const> services, int c
   return command.run(arguments);
 }
 
+// `path` of the installed program; nullptr: it is this file.
+int print_unit(const char* path) {
+  char own_path[PATH_MAX];
+  if (path == nullptr) {
+    const ssize_t bytes = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
+    if (bytes < 0) return fail(error_from_errno("reading the link /proc/self/exe"));
+    own_path[bytes] = '\0';
+    path = own_path;
+  }
+  if (path[0] != '/') return usage_failure("--unit takes a path that begins with /, not", path, "");
+  std::fputs(unit_file(path).c_str(), stdout);
+  return kExitGood;
+}
+
 int dispatch(int count, char** words, std::span<Service* const> services) {
   if (count < 2) {
     std::fputs(program_help().c_str(), stderr);
@@ -72,10 +89,14 @@ int dispatch(int count, char** words, std::span<Service* const> services) {
     return kExitGood;
   }
   if (std::strcmp(words[1], "--version") == 0) {
-    std::printf("bedplate %d.%d.%d (build %s)\n", BP_VERSION_MAJOR, BP_VERSION_MINOR,
-                BP_VERSION_PATCH, build_id().text);
+    std::fputs(version_text().c_str(), stdout);
     return kExitGood;
   }
+  if (std::strcmp(words[1], "--man") == 0) {
+    std::fputs(program_manual().c_str(), stdout);
+    return kExitGood;
+  }
+  if (std::strcmp(words[1], "--unit") == 0) return print_unit(count > 2 ? words[2] : nullptr);
   for (const Command& command : commands()) {
     if (std::strcmp(words[1], command.name) == 0) {
       return run_parsed(command, services, count - 2, words + 2);
@@ -95,7 +116,7 @@ Error no_init() {
 int usage_failure(const std::string& what, const std::string& subject, const char* command) {
   return fail(configuration_error_while("reading the command line")
                   .set_answer("%s%s%s", what.c_str(), subject.empty() ? "" : " ", subject.c_str())
-                  .set_cure("see: bedplate %s%s--help", command, command[0] ? " " : ""));
+                  .set_cure("see: %s %s%s--help", product().name, command, command[0] ? " " : ""));
 }
 
 int fail(const Error& error) {
@@ -125,7 +146,23 @@ static int run_words(int count, char** words, std::span<Service* const> given) {
   return dispatch(count, words, services);
 }
 
-int run_program(int count, char** words, std::span<Service* const> given) {
+static Result<void> become(const ProgramOptions& options) {
+  if (!is_product_name(options.product)) {
+    return configuration_error_while("starting the program")
+        .set_answer("\"%s\" is not a name of a product", options.product)
+        .set_cure("this is a defect of the program: a name has 1 to 31 characters of a-z, 0-9 and "
+                  "-, and begins with a letter");
+  }
+  const bool is_bedplate = std::strcmp(options.product, Product{}.name) == 0;
+  set_product({.name = options.product,
+               .version = is_bedplate ? kBedplateVersion : options.version,
+               .summary = options.summary});
+  return {};
+}
+
+int run_program(int count, char** words, std::span<Service* const> given,
+                const ProgramOptions& options) {
+  if (auto named = become(options); !named.ok()) return fail(named.error());
   keep_alive_on(SIGXFSZ);  // a file size limit may cut a command's output
   let_boot_heap_grow();
   const int code = run_words(count, words, given);

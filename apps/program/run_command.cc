@@ -6,6 +6,7 @@
 #include "apps/boot/preflight.h"
 #include "apps/program/commands.h"
 #include "platform/assert.h"
+#include "platform/product.h"
 
 namespace bedplate {
 
@@ -24,7 +25,7 @@ int run_command(const Arguments& arguments) {
   }
   Appliance appliance(std::move(*configuration));
   if (const auto code = appliance.boot()) return *code;
-  std::puts("bedplate: ready");
+  std::printf("%s: ready\n", product().name);
   std::fflush(stdout);
   const int signal_number = appliance.serve_until_signal();
   if (appliance.has_left_operations()) {

@@ -4,6 +4,7 @@
 
 #include "apps/services/control_methods.h"
 #include "apps/tsrelay/relay_service.h"
+#include "platform/product.h"
 #include "platform/shown_text.h"
 
 namespace bedplate {
@@ -14,10 +15,12 @@ void call(void* self, ControlCall& call) noexcept {
   (static_cast<RelayService*>(self)->*kMethod)(call);
 }
 
-void refuse(ControlCall& call, const char* what, std::string_view name, const char* cure) noexcept {
+// `method` lists what there is.
+void refuse(ControlCall& call, const char* what, std::string_view name,
+            const char* method) noexcept {
   call.refuse(error_while("looking for the %s %s", what, ShownText(name).c_str())
                   .set_answer("tsrelay has none with this name")
-                  .set_cure("%s", cure));
+                  .set_cure("see: %s ctl %s", product().name, method));
 }
 
 }  // namespace
@@ -58,7 +61,7 @@ RelayService::Instance* RelayService::find_stream(ControlCall& call) noexcept {
   for (const auto& instance : instances_) {
     if (instance->settings.name == name) return instance.get();
   }
-  refuse(call, "stream", name, "see: bedplate ctl tsrelay.streams");
+  refuse(call, "stream", name, "tsrelay.streams");
   return nullptr;
 }
 
@@ -124,7 +127,7 @@ void RelayService::mute_outputs(ControlCall& call) noexcept {
   const std::string_view output = call.text("output");
   const auto& names = its->output_names;
   if (call.has("output") && std::find(names.begin(), names.end(), output) == names.end()) {
-    return refuse(call, "output", output, "see: bedplate ctl tsrelay.outputs stream=NAME");
+    return refuse(call, "output", output, "tsrelay.outputs stream=NAME");
   }
   const auto at_shard = [](void* instance, ControlCall& there) noexcept {
     mute(*static_cast<Instance*>(instance), there);

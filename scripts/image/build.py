@@ -154,11 +154,19 @@ def sections_of(image):
     return [(row[1], int(row[3], 16), int(row[2], 16)) for row in rows]
 
 
-def unified_kernel(output, work, release):
+def product_of(program):
+    """Its name, and its name with its version: "logd", "logd 2.1"."""
+    said = run(program, "--version", stdout=subprocess.PIPE, text=True).stdout
+    product = said.partition(" (")[0]
+    return product.split()[0], product
+
+
+def unified_kernel(output, work, release, program):
     """The stub with four more sections, each at the next free page (as systemd's ukify does)."""
     os_release = os.path.join(work, "osrel")
+    name, product = product_of(program)
     with open(os_release, "w", encoding="utf-8") as file:
-        file.write(f'ID=bedplate\nNAME="Bedplate"\nPRETTY_NAME="Bedplate on Linux {release}"\n'
+        file.write(f'ID={name}\nNAME="{name}"\nPRETTY_NAME="{product} on Linux {release}"\n'
                    f"VERSION_ID={release}\n")
     parts = [(".osrel", os_release), (".cmdline", os.path.join(output, "cmdline")),
              (".initrd", os.path.join(output, "initramfs.cpio.zst")),
@@ -226,7 +234,7 @@ def main():
             file.write(options.cmdline)
         with open(os.path.join(kernel, "package"), encoding="ascii") as file:
             release = file.read().strip().removeprefix("linux-image-")
-        unified_kernel(options.output, work, release)
+        unified_kernel(options.output, work, release, path)
     if options.sign_key:
         signed(os.path.join(options.output, "bedplate.efi"), options.sign_key, options.sign_cert)
     # The path on a system partition that the firmware expects.

@@ -1,4 +1,5 @@
 # Completion of bedplate(1) for bash. Commands and options are those that the program itself tells.
+# For a product of its own, such as logd: complete -o filenames -F _bedplate logd
 
 _bedplate() {
   local program=${COMP_WORDS[0]} word=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]}
@@ -13,7 +14,7 @@ _bedplate() {
     mapfile -t COMPREPLY < <(compgen -W "$options --help" -- "$word")
   elif [[ $command =~ ^(stats|top|trace)$ ]]; then
     local names
-    names=$(cd /run/bedplate 2> /dev/null && printf '%s\n' *.stats)
+    names=$(cd "/run/${program##*/}" 2> /dev/null && printf '%s\n' *.stats)
     mapfile -t COMPREPLY < <(compgen -W "${names//.stats/}" -- "$word")
   elif [ "$command" = perf ] && [ "$COMP_CWORD" -eq 2 ]; then
     mapfile -t COMPREPLY < <(compgen -W "serve send put get register" -- "$word")

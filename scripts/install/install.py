@@ -138,12 +138,12 @@ class Installer:
         options, share = self.options, f"{self.prefix}/share"
         program = os.path.join(options.build, "bedplate")
         self.copy(program, f"{self.prefix}/bin/bedplate", 0o755)
-        for path, text in manuals.pages(program, options.version).items():
+        for path, text in manuals.pages(program).items():
             self.write(f"{share}/man/{path}", text)
         self.copy(os.path.join(HERE, "bedplate.bash"),
                   f"{share}/bash-completion/completions/bedplate")
-        self.fill("bedplate@.service", f"{options.unitdir}/bedplate@.service",
-                  bindir=f"{self.prefix}/bin")
+        self.write(f"{options.unitdir}/bedplate@.service",
+                   manuals.said(program, "--unit", f"{self.prefix}/bin/bedplate"))
 
     def licences(self):
         folder = f"{self.prefix}/share/doc/bedplate"

@@ -40,7 +40,7 @@ class Journal:
     def __init__(self, box, config, **options):
         self.box = box
         self.process = box.spawn([JOURNAL, "run", config], "journal.log", **options)
-        wait_for(lambda: "bedplate: ready" in self.log(), "it is ready")
+        wait_for(lambda: "journald: ready" in self.log(), "it is ready")
         self.client = box.closing.enter_context(socket.socket(socket.AF_UNIX))
         self.client.settimeout(BOUND_SECONDS)
         self.client.connect(box.path("journal.sock"))
@@ -118,7 +118,7 @@ def what_cannot_be_opened_is_told(box, command, what):
             taken.enter_context(listening(box.path("journal.sock")))
             also = ["Address already in use"]
         refused = box.run(JOURNAL, command, configure(box, path), expect_code=1)
-    expect_in(f"bedplate: opening {path} for file in [journal]: {answer}\n", refused.stderr,
+    expect_in(f"journald: opening {path} for file in [journal]: {answer}\n", refused.stderr,
               f"what {command} says")
     for text in also:
         expect_in(text, refused.stderr, f"what {command} says as well")
@@ -139,7 +139,7 @@ def a_file_that_need_not_be_written_to_need_not_be_writable(box):
 def what_the_service_itself_refuses_is_told(box):
     path = box.write("log", "short")
     refused = box.run(JOURNAL, "run", configure(box, path, bytes_min=6), expect_code=1)
-    expect_in("bedplate: journal: reading the log: it is shorter than bytes_min in [journal]; name "
+    expect_in("journald: journal: reading the log: it is shorter than bytes_min in [journal]; name "
               "another file, or make it longer (truncate)\n", refused.stderr, "what run says")
     expect("ready" in refused.stdout + refused.stderr, False, "that it serves")
 

@@ -1,4 +1,5 @@
-/* A service for tests/system: one planned file, and a client whose lines are the commands for it.
+/* A service for tests/system, in a product of its own, journald: one planned file, and a client
+ * whose lines are the commands for it.
  *
  *     read OFFSET BYTES       "read N TEXT" once it has ended, with N bytes
  *     write OFFSET TEXT       "write N"
@@ -125,5 +126,6 @@ static int create(void* self, bp_context* context) {
 
 int main(int count, char** words) {
   static const bp_service service = {"journal", NULL, describe, plan, create, NULL, NULL, NULL};
+  bp_set_product("journald", "2.1", "a journal in one file");
   return bp_main(count, words, &service, 1);
 }

@@ -14,11 +14,9 @@ import threading
 
 from control_test import stopped_thread
 from harness import (BEDPLATE, BOUND_SECONDS, Appliance, Failure, Skip, expect, expect_in, expect_true,
-                     free_port, read_line, read_text, stopped, test, to_toml, wait_for)
+                     free_port, read_line, stopped, test, to_toml, wait_for)
 from raw_nbd import connect
 from shutdown_test import stuck_client
-
-UNIT = os.path.join(os.path.dirname(__file__), "../../scripts/install/bedplate@.service.in")
 
 
 class Supervisor:
@@ -183,10 +181,12 @@ def a_configuration_that_is_refused_is_never_ready(box):
 def the_unit_has_it_watched(box):
     """In the installed unit, systemd waits for READY=1, and ends an appliance that does not
     answer."""
-    unit = read_text(UNIT).replace("@bindir@", os.path.dirname(BEDPLATE))
+    unit = box.bedplate("--unit").stdout
     keys = dict(re.findall(r"^(\w+)=(.*)$", unit, re.MULTILINE))
     expect({key: keys.get(key) for key in ("Type", "NotifyAccess", "WatchdogSec")},
            {"Type": "notify", "NotifyAccess": "main", "WatchdogSec": "30"}, "keys of the unit")
+    expect(keys["ExecStart"], f"{os.path.realpath(BEDPLATE)} run /etc/bedplate/%i.toml",
+           "the program of the unit")
     if shutil.which("systemd-analyze") is None:
         raise Skip("systemd-analyze is not installed")
     said = box.run("systemd-analyze", "verify", "--man=no", box.write("bedplate@.service", unit),

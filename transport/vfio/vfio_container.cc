@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "platform/assert.h"
+#include "platform/product.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -244,8 +245,8 @@ Result<void> VfioContainer::map(const void* address, uint64_t bytes) noexcept {
     case ENOSPC:
       return error.set_cure("raise vfio_iommu_type1.dma_entry_limit: there are more mappings");
     case EINVAL:
-      return error.set_cure(
-          "the IOMMU does not accept these addresses (`bedplate check` shows why)");
+      return error.set_cure("the IOMMU does not accept these addresses (`%s check` shows why)",
+                            product().name);
     default:
       return error.set_cure("this is a defect, unless another program maps for this container");
   }

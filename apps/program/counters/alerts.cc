@@ -7,6 +7,7 @@
 #include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_file.h"
 #include "apps/counters/counters_reader.h"
+#include "platform/product.h"
 #include "platform/text.h"
 
 namespace bedplate {
@@ -26,10 +27,11 @@ Finding finding_of_end(const std::string& title, const CountersReader& reader) {
   if (!crash) {
     return {title, Verdict::kWarning,
             "it has ended without the record of a crash: it was killed, or memory ran out (dmesg)",
-            "start it again; `bedplate stats` shows its last counters"};
+            with_product_name("start it again; `PROGRAM stats` shows its last counters")};
   }
   return {title, Verdict::kWarning, "it has crashed, at " + crash->time() + ": " + crash->summary(),
-          "start it again; `bedplate stats` shows the calls and its last counters"};
+          with_product_name("start it again; `PROGRAM stats` shows the calls and its last "
+                            "counters")};
 }
 
 // The crash that ended an earlier run.
@@ -42,7 +44,7 @@ void add_earlier_crash(const std::string& directory, const std::string& name,
   if (!crash) return;
   findings->push_back({"appliance " + name, Verdict::kWarning,
                        "an earlier run has crashed, at " + crash->time() + ": " + crash->summary(),
-                       "`bedplate stats --from " + path +
+                       with_product_name("`PROGRAM stats --from ") + path +
                            "` shows the calls and the last counters; "
                            "remove the file once the cause is known"});
 }
@@ -101,7 +103,8 @@ std::vector<Finding> appliance_findings(const std::string& directory) {
       findings.push_back({title, Verdict::kGood, "runs; nothing needs a look", ""});
     }
     for (const SeenAlert& alert : alerts) {
-      findings.push_back({title, Verdict::kWarning, alert.text(), "`bedplate top` shows it live"});
+      findings.push_back({title, Verdict::kWarning, alert.text(),
+                          with_product_name("`PROGRAM top` shows it live")});
     }
   }
   auto crashed = list_crashed(directory);

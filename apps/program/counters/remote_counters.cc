@@ -8,6 +8,7 @@
 
 #include "apps/control/control_request.h"
 #include "platform/assert.h"
+#include "platform/product.h"
 #include "platform/text.h"
 
 namespace bedplate {
@@ -30,8 +31,9 @@ Error not_read(const std::string& source) {
 Error nonsense(const std::string& source) {
   return not_read(source)
       .set_answer("its answer contains no counters")
-      .set_cure("check with `bedplate ctl ping` and the same --socket or --serial that it is an "
-                "appliance's control socket or serial line");
+      .set_cure("check with `%s ctl ping` and the same --socket or --serial that it is an "
+                "appliance's control socket or serial line",
+                product().name);
 }
 
 Result<ReadAnswer> answer_of(const std::string& text, const std::string& source) {

@@ -30,7 +30,7 @@ void print_stats(const CountersView& counters, const AuditReport& audit,
 
 Result<CountersReader> open_counters(const Arguments& arguments) {
   if (arguments.has("--from")) return CountersReader::open_file(arguments.value("--from"));
-  return CountersReader::open(arguments.value("--directory", "/run/bedplate"),
+  return CountersReader::open(arguments.directory(),
                               arguments.operands.empty() ? "" : arguments.operands[0]);
 }
 

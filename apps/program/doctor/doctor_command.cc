@@ -274,7 +274,7 @@ int doctor_command(const Arguments& arguments) {
     // A file that has problems has no plan, so the machine cannot be checked for it.
     if (!judged->plan) return fail(judged->problems);
   }
-  const std::string directory = arguments.value("--directory", "/run/bedplate");
+  const std::string directory = arguments.directory();
   int code = kExitGood;
   if (arguments.has("--fix")) {
     code = fix(path, judged ? &*judged : nullptr, directory, !arguments.has("--yes"));

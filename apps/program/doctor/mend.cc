@@ -14,6 +14,7 @@
 #include "platform/assert.h"
 #include "platform/file.h"
 #include "platform/hugepage.h"
+#include "platform/product.h"
 #include "platform/text_words.h"
 
 namespace bedplate {
@@ -97,11 +98,13 @@ Result<void> apply(const Setting& setting, const std::string& root) {
   return Error(written.error()).set_cure("%s", kAsRoot);
 }
 
+std::string lasting_file() { return with_product_name("/etc/sysctl.d/90-PROGRAM.conf"); }
+
 Result<std::string> lasting_text(const std::vector<std::string>& lines, const std::string& root) {
   if (lines.empty()) return std::string();
-  BP_TRY_ASSIGN(const std::vector<std::string> before, lines_of(root + kLastingFile));
+  BP_TRY_ASSIGN(const std::vector<std::string> before, lines_of(root + lasting_file()));
   std::vector<std::string> after = before;
-  if (after.empty()) after.push_back("# Written by `bedplate doctor --fix`.");
+  if (after.empty()) after.push_back(with_product_name("# Written by `PROGRAM doctor --fix`."));
   for (const std::string& line : lines) {
     BP_ASSERT(!name_of(line).empty());  // else it would replace a comment
     // At boot the last line of a name wins.
@@ -122,7 +125,7 @@ Result<std::string> lasting_text(const std::vector<std::string>& lines, const st
 
 Result<void> write_lasting(const std::string& text, const std::string& root) {
   BP_ASSERT(!text.empty());
-  const std::string path = root + kLastingFile;
+  const std::string path = root + lasting_file();
   const std::string fresh = path + ".new";
   BP_TRY(ensure_directory((root + "/etc/sysctl.d").c_str(), 0755));
   auto written = write_file(fresh, O_CREAT | O_TRUNC, text);
@@ -157,7 +160,7 @@ std::vector<Error> mend(const std::vector<Finding>& findings, const MendTalk& ta
   if (!lasting.ok()) {
     failed.push_back(lasting.error());
   } else if (const std::string& text = lasting.value(); !text.empty()) {
-    const std::string file = kLastingFile;
+    const std::string file = lasting_file();
     if (!talk.agrees(joined({"write ", file, " with this content:\n", text}))) {
       talk.tell("not written: the changes last until the next boot");
     } else if (auto written = write_lasting(text, root); !written.ok()) {

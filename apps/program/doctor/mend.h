@@ -14,8 +14,9 @@
 
 namespace bedplate {
 
-// The file of sysctl settings that each boot applies.
-inline constexpr char kLastingFile[] = "/etc/sysctl.d/90-bedplate.conf";
+// The file of sysctl settings that each boot applies: "/etc/sysctl.d/90-bedplate.conf", with the
+// product's name.
+std::string lasting_file();
 
 // Writes the setting's value into its file. The value lasts until the next boot. The kernel may
 // reserve fewer hugepages than `value`, without an error. Errors: the system's. Requires:

@@ -6,6 +6,7 @@
 #include "apps/program/json_output.h"
 #include "apps/program/plan/judgement.h"
 #include "platform/assert.h"
+#include "platform/product.h"
 
 namespace bedplate {
 namespace {
@@ -34,7 +35,7 @@ int check_command(const Arguments& arguments) {
     return code;
   }
   if (problems.empty()) {
-    std::printf("bedplate: %s: good; this machine has what it takes\n",
+    std::printf("%s: %s: good; this machine has what it takes\n", product().name,
                 arguments.operands[0].c_str());
   }
   return fail(problems);

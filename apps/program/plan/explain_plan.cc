@@ -11,6 +11,7 @@
 #include "apps/program/json_output.h"
 #include "apps/program/plan/key_findings.h"
 #include "platform/assert.h"
+#include "platform/product.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -97,8 +98,9 @@ int explain_plan(const Arguments& arguments) {
   if (!opened.ok()) {
     Error error = opened.error();
     if (!arguments.has("--from")) {
-      error.set_cure("start the appliance (`bedplate run CONFIG`), or name the counters file of "
-                     "another run with --from");
+      error.set_cure("start the appliance (`%s run CONFIG`), or name the counters file of "
+                     "another run with --from",
+                     product().name);
     }
     return fail(error);
   }

@@ -11,6 +11,7 @@
 #include "pinned_pool/join/membership.h"
 #include "platform/assert.h"
 #include "platform/hugepage.h"
+#include "platform/product.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -52,7 +53,7 @@ Result<uint32_t> read_number(const NumberOption& option, const std::string& text
   if (*number > std::numeric_limits<uint32_t>::max()) {
     return bad_option(option.name, text)
         .set_answer("it is too large")
-        .set_cure("see: bedplate plan --help");
+        .set_cure("see: %s plan --help", product().name);
   }
   // Checks this number alone, so that the error is about it.
   GroupShape probe;

@@ -148,7 +148,7 @@ int top_command(const Arguments& arguments) {
                          arguments.operands[0], "top");
   }
   TopWatch watch({.file = arguments.value("--from"),
-                  .directory = arguments.value("--directory", "/run/bedplate"),
+                  .directory = arguments.directory(),
                   .name = arguments.operands.empty() ? "" : arguments.operands[0],
                   .remote = remote_counters(arguments)});
   auto looked = watch.look();

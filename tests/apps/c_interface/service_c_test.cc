@@ -11,6 +11,7 @@
 #include "apps/c_interface/service_c.h"
 #include "apps/configuration/configuration_table.h"
 #include "apps/services/service_plan.h"
+#include "platform/product.h"
 #include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -23,7 +24,13 @@ TEST_GROUP(ServiceC) {
   char program[6] = "store", help[7] = "--help";
   char* words[3] = {program, help, nullptr};
 
+  const Product before = product();
+
   void setup() override { service.name = "store"; }
+  void teardown() override {
+    bp_set_product(nullptr, nullptr, nullptr);
+    set_product(before);
+  }
 
   int run(unsigned version, size_t bytes) {
     return bp_main_of(version, bytes, 2, words, &service, 1);
@@ -55,6 +62,29 @@ TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
   STRCMP_CONTAINS("it was compiled with version 10100 of bedplate_service.h, but the archive has "
                   "100; compile it with the header that belongs to the archive",
                   log.text().c_str());
+}
+
+TEST(ServiceC, AProgramMayBeAProductOfItsOwn) {
+  char unknown[6] = "serve";
+  char* serve[3] = {program, unknown, nullptr};
+  const auto said_by = [&] {
+    StderrCapture log;
+    LONGS_EQUAL(2, bp_main_of(BP_VERSION, sizeof(bp_service), 2, serve, &service, 1));
+    return log.text();
+  };
+  bp_set_product("logd", "2.1", nullptr);
+  STRCMP_EQUAL("logd: reading the command line: unknown command serve; see: logd --help\n",
+               said_by().c_str());
+  STRCMP_EQUAL("2.1", product().version);
+  STRCMP_EQUAL(Product{}.summary, product().summary);
+  bp_set_product(nullptr, nullptr, nullptr);
+  STRCMP_CONTAINS("bedplate: reading the command line", said_by().c_str());
+  for (const char* wrong : {"", "Log", "log/d"}) {
+    bp_set_product(wrong, "2.1", "a store of logs");
+    STRCMP_CONTAINS("is not a name of a product; this is a defect of the program: a name has 1 to "
+                    "31 characters of a-z, 0-9 and -, and begins with a letter\n",
+                    said_by().c_str());
+  }
 }
 
 TEST(ServiceC, AValueOfItsTableThatIsOutOfRangeIsRefusedWithItsPosition) {

@@ -13,6 +13,7 @@
 
 #include "platform/file.h"
 #include "platform/log.h"
+#include "platform/product.h"
 #include "platform/text_words.h"
 #include "platform/units.h"
 #include "transport/dpdk/eal/eal_log.h"
@@ -174,8 +175,9 @@ Result<void> Port::attach() {
   if (const int outcome = rte_dev_probe(arguments.c_str()); outcome < 0) {
     Error error = failed("attaching", outcome);
     if (options_.device.kind != Kind::kPci) return error;
-    return error.set_cure("check that one of its drivers is linked in (bedplate doctor), and that "
-                          "the device is bound to vfio-pci");
+    return error.set_cure("check that one of its drivers is linked in (`%s doctor`), and that "
+                          "the device is bound to vfio-pci",
+                          product().name);
   }
   const std::string name = arguments.substr(0, arguments.find(','));
   if (const int outcome = rte_eth_dev_get_port_by_name(name.c_str(), &number_); outcome != 0) {

@@ -6,6 +6,7 @@
 #include "pinned_pool/boot_segment.h"
 #include "platform/clock.h"
 #include "platform/log.h"
+#include "platform/product.h"
 
 namespace bedplate {
 
@@ -68,8 +69,9 @@ Result<uint32_t> ShmProvider::find_peer(const PeerAddress& peer) const noexcept 
   }
   return error_while("connecting to %s", peer.name)
       .set_answer("no living member has this name")
-      .set_cure("list the members with `bedplate stats`, or wait until it has joined "
-                "(PeerEventKind::kJoined)");
+      .set_cure("list the members with `%s stats`, or wait until it has joined "
+                "(PeerEventKind::kJoined)",
+                product().name);
 }
 
 bool ShmProvider::can_connect(uint32_t peer, Error& error) const noexcept {
@@ -107,7 +109,8 @@ Result<Endpoint*> ShmProvider::connect(const PeerAddress& wanted) {
   ShmEndpoint* endpoint = endpoints_.try_make(peer);
   if (endpoint == nullptr) {
     error.set_answer("there is no memory for an endpoint");
-    return error.set_cure("free some, or give the heap more: `bedplate stats` shows who uses it");
+    return error.set_cure("free some, or give the heap more: `%s stats` shows who uses it",
+                          product().name);
   }
   if (endpoint->incoming().is_cut_off()) {
     error.set_answer("it was cut off: it wrote invalid data");

@@ -72,7 +72,7 @@ TEST(Mend, WhatLastsUntilTheNextBootIsDoneWithoutAQuestion) {
   STRCMP_EQUAL("0\n", text_of(cpus + "cpu1/cpuidle/state1/disable").c_str());
   STRCMP_EQUAL("1", text_of(cpus + "cpu1/cpuidle/state2/disable").substr(0, 1).c_str());
   STRCMP_EQUAL("1", text_of("/proc/sys/vm/compact_memory").c_str());
-  CHECK_FALSE(std::filesystem::exists(root.path() + kLastingFile));
+  CHECK_FALSE(std::filesystem::exists(root.path() + lasting_file()));
   STRCMP_EQUAL("done: echo performance > /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor\n"
                "done: echo 1 > /sys/devices/system/cpu/cpu1/cpuidle/state2/disable\n"
                "done: echo 1 > /proc/sys/vm/compact_memory\n"
@@ -114,44 +114,44 @@ TEST(Mend, AsksBeforeSomethingLasts) {
                "# Written by `bedplate doctor --fix`.\n"
                "kernel.numa_balancing = 0\n",
                questions[0].c_str());
-  CHECK_FALSE(std::filesystem::exists(root.path() + kLastingFile));
+  CHECK_FALSE(std::filesystem::exists(root.path() + lasting_file()));
   STRCMP_EQUAL("0", text_of(balancing).substr(0, 1).c_str());
   STRCMP_CONTAINS("not written: the changes last", all_told().c_str());
 }
 
 TEST(Mend, WhatIsInTheFileStays) {
-  root.write(kLastingFile, "# ours\nvm.swappiness = 1\nkernel.numa_balancing=1\n");
+  root.write(lasting_file(), "# ours\nvm.swappiness = 1\nkernel.numa_balancing=1\n");
   mend_all({unbalanced()});
   LONGS_EQUAL(0, failed.size());
   STRCMP_EQUAL("# ours\nvm.swappiness = 1\nkernel.numa_balancing = 0\n",
-               text_of(kLastingFile).c_str());
-  CHECK_FALSE(std::filesystem::exists(root.path() + kLastingFile + ".new"));
+               text_of(lasting_file()).c_str());
+  CHECK_FALSE(std::filesystem::exists(root.path() + lasting_file() + ".new"));
   mend_all({unbalanced()});  // the file has all settings, so mend_all asks no question
   LONGS_EQUAL(1, questions.size());
 }
 
 // At boot the last line of a name wins.
 TEST(Mend, OfSeveralLinesOfANameTheLastIsReplaced) {
-  root.write(kLastingFile, "kernel.numa_balancing = 0\nkernel.numa_balancing = 1\n");
+  root.write(lasting_file(), "kernel.numa_balancing = 0\nkernel.numa_balancing = 1\n");
   mend_all({unbalanced()});
   STRCMP_EQUAL("kernel.numa_balancing = 0\nkernel.numa_balancing = 0\n",
-               text_of(kLastingFile).c_str());
+               text_of(lasting_file()).c_str());
 }
 
 TEST(Mend, TheLastLineStaysWithoutANewlineAndALongOneStaysWhole) {
   const std::string comment = "# " + std::string(5000, 'x');
-  root.write(kLastingFile, comment + "\nvm.swappiness = 1");
+  root.write(lasting_file(), comment + "\nvm.swappiness = 1");
   mend_all({unbalanced()});
   LONGS_EQUAL(0, failed.size());
   STRCMP_EQUAL((comment + "\nvm.swappiness = 1\nkernel.numa_balancing = 0\n").c_str(),
-               text_of(kLastingFile).c_str());
+               text_of(lasting_file()).c_str());
 }
 
 TEST(Mend, AFileThatCannotBeReadIsNotReplaced) {
-  std::filesystem::create_directories(root.path() + kLastingFile);  // read: EISDIR
+  std::filesystem::create_directories(root.path() + lasting_file());  // read: EISDIR
   mend_all({unbalanced()});
   LONGS_EQUAL(1, failed.size());
-  STRCMP_CONTAINS(kLastingFile, failed[0].doing);
+  STRCMP_CONTAINS(lasting_file().c_str(), failed[0].doing);
   STRCMP_EQUAL("Is a directory", failed[0].answer);
   LONGS_EQUAL(0, questions.size());
 }
@@ -169,11 +169,11 @@ TEST(Mend, AFileThatTakesAPartFailsWithItsReason) {
   std::signal(SIGXFSZ, handler);
   LONGS_EQUAL(1, failed.size());
   STRCMP_EQUAL("File too large", failed[0].answer);
-  CHECK_FALSE(std::filesystem::exists(root.path() + kLastingFile + ".new"));
+  CHECK_FALSE(std::filesystem::exists(root.path() + lasting_file() + ".new"));
 }
 
 TEST(Mend, AFileThatCannotBeRenamedHasACure) {
-  std::filesystem::create_directories(root.path() + kLastingFile);
+  std::filesystem::create_directories(root.path() + lasting_file());
   const auto written = write_lasting("vm.swappiness = 1\n", root.path());
   STRCMP_EQUAL("Is a directory", written.ok() ? "" : written.error().answer);
   STRCMP_CONTAINS("run it as root", written.error().cure);
