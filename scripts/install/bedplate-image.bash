@@ -5,9 +5,10 @@ _bedplate_image() {
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     mapfile -t COMPREPLY < <(compgen -W "build run --help" -- "$word")
-  elif [[ $word == -* && ${COMP_WORDS[1]} == build ]]; then
+  elif [[ $word == -* ]]; then
     local options
-    options=$("${COMP_WORDS[0]}" --help 2> /dev/null | sed -n 's/^  \(--[a-z-]*\) .*/\1/p')
+    options=$("${COMP_WORDS[0]}" --help 2> /dev/null |
+      sed -n "/^Options of ${COMP_WORDS[1]}:/,/^$/s/^  \(--[a-z-]*\) .*/\1/p")
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   else
     mapfile -t COMPREPLY < <(compgen -f -- "$word")

@@ -512,17 +512,21 @@ def check_manuals(installation):
 
 
 def check_completion(installation):
-    script = os.path.join(installation.prefix, "share/bash-completion/completions/bedplate")
+    folder = os.path.join(installation.prefix, "share/bash-completion/completions")
 
-    def completed(*words):
-        line = (f'. {shlex.quote(script)}; COMP_WORDS=({shlex.join(words)}); '
-                f'COMP_CWORD={len(words) - 1}; _bedplate; echo "${{COMPREPLY[@]}}"')
+    def completed(program, *words):
+        typed = [os.path.join(installation.prefix, "bin", program), *words]
+        line = (f". {shlex.quote(os.path.join(folder, program))}; COMP_WORDS=({shlex.join(typed)}); "
+                f"COMP_CWORD={len(words)}; _{program.replace('-', '_')}; "
+                'echo "${COMPREPLY[@]}"')
         return run(["bash", "-c", line]).split()
-    expect(completed(installation.program, "pl"), ["plan"], "what pl becomes")
-    expect(completed(installation.program, "plan", "--fi"), ["--fifo"], "what --fi becomes")
-    expect(completed(installation.program, "ctl", "cou"), ["counters", "counters.read"], "what cou becomes")
-    expect(completed(installation.program, "ctl", "blockd.hold", ""), ["volume=", "on="],
+    expect(completed("bedplate", "pl"), ["plan"], "what pl becomes")
+    expect(completed("bedplate", "plan", "--fi"), ["--fifo"], "what --fi becomes")
+    expect(completed("bedplate", "ctl", "cou"), ["counters", "counters.read"], "what cou becomes")
+    expect(completed("bedplate", "ctl", "blockd.hold", ""), ["volume=", "on="],
            "the parameters of a method")
+    expect(completed("bedplate-image", "build", "--ke"), ["--kernel-folder"], "what --ke becomes")
+    expect(completed("bedplate-image", "run", "--"), ["--forward"], "the options of run")
 
 
 IMAGE = """
@@ -574,10 +578,10 @@ def check_image(installation, builds, name):
 def boot_and_ask(command, image, question, answer):
     port = free_port()
     kernel = os.path.join(ROOT, "build/kernel/vmlinux")  # an unpacked kernel boots in half the time
-    machine = subprocess.Popen([command, "run", image], stdin=subprocess.DEVNULL, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
-                               env={**os.environ, "PORT": str(port), "MEMORY_MIB": "512",
-                                    "KERNEL": kernel})
+    machine = subprocess.Popen([command, "run", image, "--forward", f"{port}:10809"],
+                               stdin=subprocess.DEVNULL, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, errors="replace",
+                               env={**os.environ, "MEMORY_MIB": "512", "KERNEL": kernel})
     hang = threading.Timer(BOUND_SECONDS, machine.terminate)  # ends the loop below
     hang.start()
     try:
