@@ -5,6 +5,7 @@ Both are parts of one `make install`; dpkg-deb packs them. Lintian reports nothi
 the overrides below, each of which has its reason.
 """
 
+import glob
 import gzip
 import hashlib
 import os
@@ -24,12 +25,14 @@ PACKAGES = {
         "section": "net", "depends": "python3",
         # Tools that build and boot images.
         "recommends": "binutils, systemd-boot-efi, xz-utils, zstd, qemu-system-x86",
-        "parts": ("bin", "share/man", "share/bash-completion", "share/bedplate", "lib/systemd"),
+        "parts": ("bin", "share/man", "share/bash-completion", "share/bedplate",
+                  "share/doc/bedplate", "lib/systemd"),
         "description": "appliances in a pool of pinned memory\n"
                        " A kernel-bypass runtime for storage and streaming appliances. It takes\n"
                        " one pool of memory on hugepages at boot, pins it, and registers it once\n"
                        " with every device. This package has the program, with a block server\n"
-                       " over NBD, and tools that make bootable images of such programs.",
+                       " over NBD, tools that make bootable images of such programs, and the\n"
+                       " documents, with examples.",
         "overrides": {"statically-linked-binary":
                       "As the first process of an image it has no shared libraries.",
                       "embedded-library zlib [usr/bin/bedplate]":
@@ -149,6 +152,8 @@ def main():
     strip(stage)
     for path in files_below(f"{stage}/usr/share/man"):
         compress(path)
+    for path in glob.glob(f"{stage}/usr/share/doc/bedplate/LICENSE.*"):
+        os.remove(path)  # the copyright file has them
     for name, package in PACKAGES.items():
         root = f"{folder}/{name}"
         for part in package["parts"]:

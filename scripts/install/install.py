@@ -2,13 +2,12 @@
 """Installs the build: `make install` calls it, with the link lines of scripts/mk/flags.mk.
 
 It installs the program, the archives, the public headers, pkg-config files and the CMake package,
-manual pages, completion, a systemd unit and licences, and nothing outside DESTDIR. A debug
-build is installed beside a release: its archives alone, in a folder of their own, with pkg-config
-files for them.
+manual pages, completion, a systemd unit, documents with examples, and licences, and nothing outside
+DESTDIR. A debug build is installed beside a release: its archives alone, in a folder of their own,
+with pkg-config files for them.
 """
 
 import argparse
-import glob
 import os
 import shutil
 import sys
@@ -17,6 +16,7 @@ sys.dont_write_bytecode = True  # writes no files into the source folders, above
 
 import headers
 import manuals
+import pages
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -147,20 +147,18 @@ class Installer:
 
     def licences(self):
         folder = f"{self.prefix}/share/doc/bedplate"
-        self.copy(os.path.join(ROOT, "LICENSE"), f"{folder}/LICENSE")
         self.copy(os.path.join(self.options.mimalloc, "LICENSE"), f"{folder}/LICENSE.mimalloc")
         # Header libraries, compiled into the archives.
         for package in ("libtomlplusplus-dev", "nlohmann-json3-dev"):
             source = os.path.join(DOCS, package, "copyright")
             if os.path.exists(source):
                 self.copy(source, f"{folder}/LICENSE.{package}")
-        for example in ("apps/demo.toml", "apps/examples/echo.cc"):
-            self.copy(os.path.join(ROOT, example),
-                      f"{folder}/examples/{os.path.basename(example)}")
-        # The pages that headers and errors refer to as docs/FILE, and their pictures.
-        for page in sorted(glob.glob("docs/*.md", root_dir=ROOT) +
-                           glob.glob("docs/pictures/*.svg", root_dir=ROOT)):
-            self.copy(os.path.join(ROOT, page), f"{folder}/{page}")
+
+    def documents(self):
+        """The pages, which headers and errors refer to as docs/FILE, and what they link to."""
+        folder = f"{self.prefix}/share/doc/bedplate"
+        for path in pages.installed():
+            self.copy(os.path.join(ROOT, path), f"{folder}/{path}")
 
 
 def main():
@@ -172,6 +170,7 @@ def main():
         installer.program()
         installer.image()
         installer.licences()
+        installer.documents()
     print(f"installed below {options.destdir}{options.prefix}")
 
 

@@ -28,6 +28,9 @@ import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(ROOT, "scripts"))
+import documents  # noqa: E402
 VERBS_KINDS = ("verbs-static", "verbs-dynamic")
 TLS_KINDS = ("tls-static", "tls-dynamic")
 KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS, *TLS_KINDS)
@@ -464,13 +467,51 @@ def check_documents(installation):
     lines = re.findall(r"^    (g\+\+ .*)$", page, re.M)
     expect(len(lines), 2, "the lines that build it")
     with tempfile.TemporaryDirectory() as home:
-        shutil.copy(os.path.join(folder, "examples/echo.cc"), home)
+        shutil.copy(os.path.join(folder, "apps/examples/echo.cc"), home)
         for line in lines:
             run(["sh", "-c", line], home, installation.environment)
         with open(os.path.join(home, "echo.toml"), "w", encoding="utf-8") as file:
             toml = re.search(r"^```toml\n(.*?)^```", page, re.M | re.S)[1]
             file.write(toml.replace("[pool]", '[pool]\npages = "4 KiB"'))
         run([os.path.join(home, "echo"), "plan", os.path.join(home, "echo.toml")])
+
+
+def check_links(installation):
+    """Each relative link of an installed page leads to an installed document, and to a heading of
+    it. The files that users copy from are there."""
+    folder = os.path.join(installation.prefix, "share/doc/bedplate")
+    for path in ("README.md", "CHANGELOG.md", "docs/services.md", "docs/pictures/boot.svg",
+                 "docs/pictures/status-page.png", "docs/prometheus/alerts.yml", "apps/demo.toml",
+                 "apps/examples/store.c", "apps/examples/container/Containerfile",
+                 "tests/install/echo_service.cc", "tests/install/CMakeLists.txt"):
+        expect(os.path.isfile(os.path.join(folder, path)), True, f"{path} is installed")
+    dangling, count = [], 0
+    for page in glob.glob(f"{folder}/**/*.md", recursive=True):
+        with open(page, encoding="utf-8") as file:
+            links = documents.LINK.findall(file.read())
+        for link in links:
+            target, _, heading = link.partition("#")
+            if "://" in link or target.startswith("mailto:"):
+                continue
+            path = os.path.join(os.path.dirname(page), target) if target else page
+            count += 1
+            if not os.path.exists(path) or not path_is_below(path, folder):
+                dangling.append(f"{os.path.relpath(page, folder)}: {link}")
+            elif heading and heading not in headings_of(path):
+                dangling.append(f"{os.path.relpath(page, folder)}: {link} (the heading)")
+    expect(dangling, [], "links that lead nowhere")
+    expect(count > 250, True, f"{count} links were followed")
+
+
+def path_is_below(path, folder):
+    """A file outside the folder is missing in a copy of the folder."""
+    return os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
+
+
+@functools.cache
+def headings_of(page):
+    with open(page, encoding="utf-8") as file:
+        return documents.heading_names(file.read())
 
 
 def check_language(installation, compiler, source, expected):
@@ -621,6 +662,7 @@ def tests(installation, builds):
     yield "no header of rdma-core", lambda: check_needs_no_rdma_core(installation)
     yield "nothing private", lambda: check_private(installation)
     yield "the first service", lambda: check_documents(installation)
+    yield "links of the pages", lambda: check_links(installation)
     yield "rust", lambda: check_language(
         installation, "rustc", "rust_program.rs",
         "threads: pool\naligned: pool\nstring: pool\nstack: elsewhere\n")
