@@ -9,7 +9,7 @@
 
 #include "tests/support/death_test.h"
 #include "tests/support/patience.h"
-#include "tests/transport/loop/plain_sleeper.h"
+#include "tests/transport/loop/running_loop.h"
 #include "transport/loop/event_loop.h"
 
 #include "CppUTest/TestHarness.h"
@@ -33,26 +33,6 @@ struct Letter {
                          self.queue = nullptr;
                        },
                    .context = this};
-};
-
-// A loop on a thread of its own, with nothing to poll.
-struct RunningLoop {
-  std::unique_ptr<EventLoop> loop = std::make_unique<EventLoop>();
-  test::PlainSleeper sleeper{*loop};
-  std::thread thread;
-
-  explicit RunningLoop(uint64_t spin_ns) {
-    EventLoopOptions options;
-    options.spin_ns = spin_ns;
-    CHECK(loop->create(options).ok());
-    loop->set_sleeper(sleeper);
-    thread = std::thread([this] { loop->run(); });
-  }
-  ~RunningLoop() {
-    loop->stop();
-    thread.join();
-    CHECK_FALSE(sleeper.overslept);
-  }
 };
 
 }  // namespace
@@ -108,7 +88,7 @@ TEST(LoopCall, IsMadeOnTheLoopsThreadThoughItSleeps) {
                          its.was_made.store(true);
                        },
                    .context = &seen};
-  RunningLoop running(0);
+  test::RunningLoop running(0);
   for (int round = 0; round < 200; ++round) {
     seen.was_made.store(false);
     CHECK(running.loop->submit(call));
@@ -136,7 +116,7 @@ TEST(LoopCall, OfManyThreadsAreAllMadeAndSeeWhatWasWrittenBefore) {
   };
   for (const uint64_t spin_ns : {uint64_t{0}, kNsPerMs}) {
     Submitter submitters[kThreadCount];  // outlive the loop, which may hold their calls
-    RunningLoop running(spin_ns);
+    test::RunningLoop running(spin_ns);
     std::vector<std::thread> threads;
     for (Submitter& each : submitters) {
       threads.emplace_back([&each, &running] {
