@@ -26,6 +26,7 @@ ServiceContext::ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& 
       runtime_(runtime),
       listeners_(listeners),
       source_counts_(runtime.shards.size()),
+      askers_(runtime.shards.size()),
       datagrams_(datagrams),
       datagram_sockets_(needs.datagrams.size()),
       tls_(tls),
@@ -34,6 +35,9 @@ ServiceContext::ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& 
   BP_DCHECK(listeners.size() == needs.listens.size());
   BP_DCHECK(datagrams.size() == needs.datagrams.size());
   BP_DCHECK(runtime.messengers.size() == runtime.shards.size());
+  for (uint32_t shard = 0; shard < askers_.size(); ++shard) {
+    askers_[shard].create(loop(shard), needs_.shards[shard].questions);
+  }
 }
 
 bool ServiceContext::is_valid() const noexcept {
@@ -115,6 +119,13 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
   loop(shard).add_source(source, budget, needs_.name.c_str(),
                          &runtime_.counters.runtime<SourceCounters>("source", part));
   return {};
+}
+
+Result<ShardAsker*> ServiceContext::asker(uint32_t shard) noexcept {
+  BP_ASSERT(shard < shard_count());
+  if (needs_.shards[shard].questions > 0) return &askers_[shard];
+  return defect("asking questions on shard " + runtime_.configuration.shards[shard].name,
+                "it has planned none there");
 }
 
 Result<DatagramSocket*> ServiceContext::datagram_socket(std::string_view name) {

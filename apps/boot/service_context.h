@@ -23,6 +23,7 @@
 #include "platform/trace_ring.h"
 #include "transport/files/files.h"
 #include "transport/loop/event_loop.h"
+#include "transport/loop/shard_question_datapath.h"
 #include "transport/messages/messenger.h"
 #include "transport/sockets/stream_sockets.h"
 
@@ -93,6 +94,10 @@ class ServiceContext {
   // Lets the loop of `shard` poll `source`, which outlives the loop, with about `budget` items
   // (over 0) at most in one poll. Errors: more sources than were planned.
   Result<void> add_source(uint32_t shard, PollSource& source, uint32_t budget);
+
+  // Asks any shard questions from `shard`, on that shard's thread, from start() on. Ownership: the
+  // context's; always the same one. Errors: the service has planned no questions there.
+  Result<ShardAsker*> asker(uint32_t shard) noexcept;
 
   // The datagram socket that was planned as `name`, not open yet, for its shard. Call it once for
   // each socket. Ownership: the runtime's, for ever. Errors: it was not planned, or was handed out
@@ -180,6 +185,7 @@ class ServiceContext {
   std::span<const Listeners> listeners_;
   std::vector<OwnerName> carved_;
   std::vector<uint32_t> source_counts_;  // of each shard
+  std::vector<ShardAsker> askers_;       // of each shard
   std::span<Fd> datagrams_;
   std::vector<DatagramSocket*> datagram_sockets_;  // of each that is planned; nullptr: not made
   std::vector<std::unique_ptr<UdpSocket>> udp_sockets_;

@@ -239,6 +239,12 @@ void ServicePlan::watches(uint32_t shard, uint32_t count) {
   if (needs != nullptr) needs->watches += std::min(count, kCountMax);
 }
 
+void ServicePlan::questions(uint32_t shard, uint32_t count) {
+  BP_KEEPS_VALID(*this);
+  ShardNeeds* needs = find_shard(shard, "questions");
+  if (needs != nullptr) needs->questions += std::min(count, kCountMax);
+}
+
 // `doing` is for the error if there is no such network.
 DatagramNetwork* ServicePlan::find_network(const std::string& doing, std::string_view name) {
   for (Service* service : configuration_.services) {

@@ -37,6 +37,7 @@ struct ShardNeeds {
   uint32_t timers = 0;
   uint32_t sources = 0;
   uint32_t watches = 0;
+  uint32_t questions = 0;
   bool has_messages = false;
 };
 
@@ -158,6 +159,8 @@ class ServicePlan {
   // Descriptors that its sockets watch at once (StreamSockets::start_watching), including
   // connections in progress (transport/sockets/connecting.h).
   void watches(uint32_t shard, uint32_t count);
+  // Questions that it asks on `shard`, to any shard, in flight at once: ServiceContext::asker.
+  void questions(uint32_t shard, uint32_t count);
 
   // A datagram socket `name` on `shard`, for ServiceContext::datagram_socket. Its buffers are a
   // carve of the segment "datagrams-SHARD:NAME": the shard's number, the service's name. It counts

@@ -65,6 +65,7 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
     asked.trace({"get|put", "received|sent"});
     asked.sources(0, 1);
     asked.tls(0, 2, {.shared_keys = "/keys"});
+    asked.questions(0, 2);
     asked.datagram_socket(0, "in", {.buffer_count = 16, .buffer_bytes = 64});
     asked.datagram_socket(0, "far", {}, "wan");
     asked.datagram_socket(0, "further", {}, "wan");
@@ -111,11 +112,11 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   VfioPool vfio(*pool);
   ServiceDrains drains;
   Fd datagrams[3];  // no socket is opened ahead
+  const ServiceRuntime runtime = {
+      configuration, made.value(), *pool, shards, messengers, made.value().message_names,
+      counters,      peers,        vfio,  drains};
   FakeTls tls;
-  ServiceContext context(needs,
-                         {configuration, made.value(), *pool, shards, messengers,
-                          made.value().message_names, counters, peers, vfio, drains},
-                         {}, datagrams, &tls);
+  ServiceContext context(needs, runtime, {}, datagrams, &tls);
   POINTERS_EQUAL(&vfio, &context.vfio());
 
   const auto carved = [&](const char* owner) -> std::string {
@@ -159,6 +160,13 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   CHECK(!listening.ok());
   STRCMP_EQUAL(("cache: listening at the addresses of listen: they are not planned" + cure).c_str(),
                format_error(listening.error(), text, sizeof text));
+
+  auto asker = context.asker(0);
+  CHECK(asker.ok() && asker.value() == context.asker(0).value());
+  ServiceContext relays(made.value().services[0], runtime, {}, {});
+  STRCMP_EQUAL("relay: asking questions on shard main: it has planned none there; this is a defect "
+               "of the service: plan() must ask for all that create() uses",
+               format_error(relays.asker(0).error(), text, sizeof text));
 
   NoSource first, second;
   CHECK(context.add_source(0, first, 1).ok());

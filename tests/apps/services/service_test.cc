@@ -184,6 +184,8 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
       asked.timers(1, count);
       asked.sources(1, 1);
       asked.watches(0, count);
+      asked.questions(1, count);
+      asked.questions(1, 1);
       asked.heap(kMiB);
       asked.capability(12);
       asked.vfio_device("0000:00:0" + std::to_string(count % 8) + ".0");
@@ -210,6 +212,8 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
   CHECK(on_first.allows(ShardItem::kWatches, heap_owner_of(cache), 3));
   CHECK_FALSE(on_first.allows(ShardItem::kWatches, heap_owner_of(cache), 4));
   CHECK(on_first.allows(ShardItem::kWatches, heap_owner_of(relay), 40));
+  LONGS_EQUAL(0, plan.services[1].shards[0].questions);
+  LONGS_EQUAL(41, plan.services[1].shards[1].questions);  // each service has its own
   LONGS_EQUAL(40, plan.services[1].descriptors);
   STRCMP_EQUAL("clients in [relay]", plan.services[1].descriptor_keys.c_str());
   CHECK(plan.vfio_devices() == (std::vector<std::string>{"0000:00:03.0", "0000:00:00.0"}));
