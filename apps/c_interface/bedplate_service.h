@@ -197,6 +197,8 @@ void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count);
 /* The most descriptors that are watched (bp_watch_start) and connections in progress
  * (bp_stream_connect) at once, together. */
 void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count);
+/* The most questions that are asked on `shard`, of any shard, and not answered yet (bp_ask). */
+void bp_plan_questions(bp_plan* plan, unsigned shard, unsigned count);
 /* A datagram socket called `name`, for bp_datagram_create. `buffer_count` buffers (1 to 1048576)
  * hold received and kept datagrams; `buffer_bytes` is the size of each, a multiple of 64 up to
  * 65536. */
@@ -293,6 +295,27 @@ typedef struct bp_call {
  * and `function` sees all that both callers wrote before. After the loop has stopped, no call is
  * made. bp_post neither allocates nor locks. Threads: any. */
 void bp_post(bp_loop* loop, bp_call* call);
+
+/* A question to a shard. The caller owns it, zeroes it, and does not move it while it is in flight;
+ * a service puts it into a struct of its own, beside what it asks and what comes back. One shard
+ * touches it at a time: the asked one from `asked` until bp_answer, else the asking one. */
+typedef struct bp_question {
+  uint64_t reserved[12];
+  /* Called on the asked shard's thread. It calls bp_answer, or starts an operation that does. */
+  void (*asked)(struct bp_question* question);
+  void (*answered)(struct bp_question* question); /* set by bp_ask */
+  void* context;                                  /* the caller's */
+} bp_question;
+/* Asks the shard of the loop `to`, which may be `from`. `answered` is called once, on the thread of
+ * `from`, never from within bp_ask; from then on the question may be asked again, or freed. A
+ * service is drained only when its questions are answered. When the shards stop, a question that is
+ * in flight stays so: nothing is called any more. bp_ask and bp_answer neither allocate nor lock.
+ * Requires: called on the thread of `from`; it is not in flight, and is planned. */
+void bp_ask(bp_loop* from, bp_loop* to, bp_question* question,
+            void (*answered)(bp_question* question));
+/* Gives the question back to the asking shard. Requires: called once for each call of `asked`, on
+ * the asked shard's thread. */
+void bp_answer(bp_question* question);
 
 /* Takes over the connection `fd`, and closes it in bp_stream_close. Requires: it is not open.
  * Returns 0 or an errno value, such as ENOSPC (more than planned); after an error the caller still

@@ -15,6 +15,8 @@
 using namespace bedplate;
 
 static_assert(sizeof(Timer) <= sizeof(bp_timer::reserved));
+static_assert(sizeof(ShardQuestion) <= sizeof(bp_question::reserved));
+static_assert(offsetof(bp_question, reserved) == 0);
 // A bp_call is a LoopCall, so bp_post converts nothing, and writes nothing that another thread may
 // read.
 static_assert(sizeof(LoopCall) == sizeof(bp_call));
@@ -74,7 +76,9 @@ Result<void> CService::plan(ServicePlan& plan) {
 Result<void> CService::create(ServiceContext& its_context) {
   context = &its_context;
   for (uint32_t shard = 0; shard < context->shard_count(); ++shard) {
-    loops.push_back({&context->loop(shard), &context->sockets(shard)});
+    auto asker = context->asker(shard);
+    loops.push_back(
+        {&context->loop(shard), &context->sockets(shard), asker.ok() ? asker.value() : nullptr});
     bp_member& member = members.emplace_back();
     auto messenger = context->messenger(shard);
     if (messenger.ok()) member.messenger = messenger.value();
@@ -226,6 +230,9 @@ void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count) {
 }
 void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count) {
   plan->plan.watches(shard, count);
+}
+void bp_plan_questions(bp_plan* plan, unsigned shard, unsigned count) {
+  plan->plan.questions(shard, count);
 }
 void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
                              unsigned buffer_bytes) {
@@ -384,6 +391,30 @@ void bp_timer_cancel(bp_loop* loop, bp_timer* timer) {
 // A zeroed call is one that is not pending.
 void bp_post(bp_loop* loop, bp_call* call) {
   loop->loop->submit(*reinterpret_cast<LoopCall*>(call));
+}
+
+// The loops' own ShardQuestion is stored in `reserved`, the first member.
+void bp_ask(bp_loop* from, bp_loop* to, bp_question* question,
+            void (*answered)(bp_question* question)) {
+  BP_ASSERT(from->asker != nullptr &&
+            "a question is asked on a shard where none is planned: bp_plan_questions");
+  BP_ASSERT(question->asked != nullptr && answered != nullptr);
+  auto* own = reinterpret_cast<ShardQuestion*>(question->reserved);
+  if (own->asked == nullptr) {
+    new (own) ShardQuestion([](ShardQuestion& self) noexcept {
+      auto* asked = reinterpret_cast<bp_question*>(&self);
+      asked->asked(asked);
+    });
+  }
+  BP_ASSERT(!own->is_in_flight() && "the question is in flight already");
+  question->answered = answered;
+  from->asker->ask(*to->loop, *own, [](ShardQuestion& self) noexcept {
+    auto* asked = reinterpret_cast<bp_question*>(&self);
+    asked->answered(asked);
+  });
+}
+void bp_answer(bp_question* question) {
+  reinterpret_cast<ShardQuestion*>(question->reserved)->answer();
 }
 
 }  // extern "C"

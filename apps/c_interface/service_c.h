@@ -16,6 +16,7 @@
 struct bp_loop {
   bedplate::EventLoop* loop = nullptr;
   bedplate::StreamSockets* sockets = nullptr;
+  bedplate::ShardAsker* asker = nullptr;  // nullptr: no questions are planned on this shard
 };
 
 struct bp_stream {

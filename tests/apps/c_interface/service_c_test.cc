@@ -6,13 +6,18 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string>
+#include <thread>
 
 #include "apps/c_interface/service_c.h"
 #include "apps/configuration/configuration_table.h"
 #include "apps/services/service_plan.h"
 #include "platform/product.h"
+#include "tests/support/death_test.h"
+#include "tests/support/patience.h"
 #include "tests/support/stderr_capture.h"
+#include "tests/transport/loop/running_loop.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -191,6 +196,52 @@ TEST(ServiceC, AFunctionThatFailsWithoutAReasonIsNamed) {
   STRCMP_CONTAINS("calling plan of the service store: it returned -1 without a reason; "
                   "call bp_fail before it returns",
                   said.c_str());
+}
+
+// A question of C, between two shards and of a shard to itself.
+TEST(ServiceC, AQuestionIsAnsweredOnTheShardThatAsked) {
+  RunningLoop here(0), there(0);
+  bedplate::ShardAsker asker;
+  asker.create(*here.loop, 1);
+  bp_loop from = {.loop = here.loop.get(), .asker = &asker};
+  bp_loop to = {.loop = there.loop.get()};
+  struct Doubling {
+    bp_question question = {};
+    unsigned number = 21;
+    std::thread::id asked_thread, answered_thread;
+    std::atomic<unsigned> answer_count{0};
+  } doubling;
+  doubling.question.context = &doubling;
+  doubling.question.asked = [](bp_question* question) {
+    auto& its = *static_cast<Doubling*>(question->context);
+    its.asked_thread = std::this_thread::get_id();
+    its.number *= 2;
+    bp_answer(question);
+  };
+  const auto answered = [](bp_question* question) {
+    auto& its = *static_cast<Doubling*>(question->context);
+    its.answered_thread = std::this_thread::get_id();
+    its.answer_count.fetch_add(1);
+  };
+  here.run_there([&] { bp_ask(&from, &to, &doubling.question, answered); });
+  CHECK(eventually([&] { return doubling.answer_count.load() == 1; }));
+  LONGS_EQUAL(42, doubling.number);
+  CHECK(doubling.asked_thread == there.thread.get_id());
+  CHECK(doubling.answered_thread == here.thread.get_id());
+  here.run_there([&] { bp_ask(&from, &from, &doubling.question, answered); });
+  CHECK(eventually([&] { return doubling.answer_count.load() == 2; }));
+  LONGS_EQUAL(84, doubling.number);
+  CHECK(doubling.asked_thread == here.thread.get_id());
+}
+
+TEST(ServiceC, AQuestionThatIsNotPlannedIsAProgrammingError) {
+  BP_CHECK_DIES("a question is asked on a shard where none is planned: bp_plan_questions", {
+    bedplate::EventLoop loop;
+    bp_loop shard = {.loop = &loop};
+    bp_question question = {};
+    question.asked = [](bp_question* asked) { bp_answer(asked); };
+    bp_ask(&shard, &shard, &question, [](bp_question*) {});
+  });
 }
 
 TEST(ServiceC, WhatFailsIsKeptInThreeParts) {
