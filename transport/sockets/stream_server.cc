@@ -175,9 +175,7 @@ void StreamServer::advance(Connection& connection) noexcept {
   connection.is_ending |= connection.is_broken || session.is_over();
   if (!connection.is_ending && !socket.is_receiving()) receive(connection);
   if (!connection.is_ending) return;
-  if (connection.is_broken) session.leave();
-  const bool is_waiting = session.is_waiting();
-  if (is_waiting && !connection.is_broken) return;
+  if (session.is_waiting() && !connection.is_broken) return;
   if (may_linger(connection)) {
     if (!socket.is_sending()) linger(connection);
     return;
@@ -185,8 +183,10 @@ void StreamServer::advance(Connection& connection) noexcept {
   // Ends the receive: a connection closes with nothing in flight.
   if (socket.is_receiving()) socket.stop_receiving();
   if (connection.is_broken) socket.abort();
-  if (is_waiting || socket.is_sending() || socket.is_receiving()) return;
-  if (socket.say_end()) close(connection);
+  // The session may free the memory that the socket receives into.
+  if (socket.is_receiving()) return;
+  if (connection.is_broken || !socket.is_sending()) session.leave();
+  if (!socket.is_sending() && !session.is_waiting() && socket.say_end()) close(connection);
 }
 
 void StreamServer::receive(Connection& connection) noexcept {

@@ -21,8 +21,8 @@ void StreamSession::leave() noexcept {
 }
 
 void StreamSession::reset() noexcept {
-  BP_ASSERT(!is_waiting() && !is_running_);
   leave();
+  BP_ASSERT(!is_waiting() && !is_running_);
   void* loan = nullptr;
   while (replies_.take_loan(&loan)) released(loan);
   replies_.reset();
@@ -31,7 +31,7 @@ void StreamSession::reset() noexcept {
     if (each->has_loan()) released(each->loan_);
     later_.pop();
   }
-  is_over_ = has_left_ = false;
+  is_over_ = has_left_ = is_arrived_kept_ = false;
   foreign_ = nullptr;
   fill_left_ = skip_bytes_ = wanted_bytes_ = 0;
   begin_ = end_ = 0;
@@ -47,7 +47,7 @@ StreamSession::Input StreamSession::input() noexcept {
   uint32_t count = 0;
   if (fill_left_ > 0) input_pieces_[count++] = {fill_end_ - fill_left_, fill_left_};
   // Moves the rest to the front if it is empty, or ends in the second half of the buffer.
-  if (begin_ > 0 && (begin_ == end_ || end_ > input_.size() / 2)) {
+  if (begin_ > 0 && !is_arrived_kept_ && (begin_ == end_ || end_ > input_.size() / 2)) {
     std::memmove(input_.data(), input_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
@@ -84,20 +84,16 @@ void StreamSession::run(uint64_t now_ns) noexcept {
       is_starved_ = fill_left_ > 0 || end_ - begin_ < wanted_bytes_;
       if (is_starved_) break;
       wanted_bytes_ = 0;
-      step(now_ns);
+      later_.begin_step(received_ns_);
+      const StreamStep outcome = work(now_ns);
+      later_.end_step();
+      is_starved_ = outcome == StreamStep::kStarved;
+      is_waiting_ = outcome == StreamStep::kWaits;
+      send_finished(now_ns);
       BP_DCHECK_SLOW(is_valid());
     }
   }
   is_running_ = false;
-}
-
-void StreamSession::step(uint64_t now_ns) noexcept {
-  later_.begin_step(received_ns_);
-  const StreamStep outcome = work(now_ns);
-  later_.end_step();
-  is_starved_ = outcome == StreamStep::kStarved;
-  is_waiting_ = outcome == StreamStep::kWaits;
-  send_finished(now_ns);
 }
 
 void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
@@ -132,7 +128,7 @@ void StreamSession::sent(uint64_t now_ns) noexcept {
   while (replies_.take_loan(&loan)) released(loan);
   replies_.end_send(now_ns);
   BP_DCHECK_SLOW(is_valid());
-  run(now_ns);
+  if (!has_left_) run(now_ns);
 }
 
 // ---- answers that come later --------------------------------------------------------------------

@@ -66,7 +66,6 @@ class StreamSession {
   static constexpr const char* kTraceStations = "received|answered|sent";
 
   StreamSession(const StreamSession&) = delete;
-  StreamSession& operator=(const StreamSession&) = delete;
 
   // ---- For the owner of the socket (StreamServer) ----
 
@@ -134,13 +133,19 @@ class StreamSession {
   // The bytes that lend() lent with `loan` were sent, or never will be.
   virtual void released(void* /*loan*/) noexcept {}
   // The peer has gone, perhaps in mid-request: fill() will not end. Operations that waiting answers
-  // need may be cancelled, but each answer is still finished, and a waiting session resumed.
+  // need may be cancelled, but each answer is still finished, and a waiting session resumed. If the
+  // session itself has more to do, it calls wait().
   virtual void left() noexcept {}
 
   // ---- For the protocol to call, on the session's thread ----
 
-  // Ends the wait of a step that returned kWaits. Not from within work().
+  // Ends the wait of a step that returned kWaits, or of wait(). Not from within work() or left().
   void resume(uint64_t now_ns) noexcept;
+  // The session waits from now on, until resume(). Only from left().
+  void wait() noexcept {
+    BP_ASSERT(has_left_ && !is_waiting_);
+    is_waiting_ = true;
+  }
   // Whether the peer has gone, so that nobody needs an answer.
   bool has_left() const noexcept { return has_left_; }
 
@@ -161,6 +166,9 @@ class StreamSession {
   std::string_view arrived_line() const noexcept {
     return arrived().substr(0, arrived().find('\n') + 1);
   }
+  // With `is_kept`, the bytes of arrived() also stay in place between steps, so pointers to bytes
+  // that are not taken stay good. Less can arrive meanwhile.
+  void keep_arrived(bool is_kept) noexcept { is_arrived_kept_ = is_kept; }
   // Nothing more can arrive until the protocol takes some bytes.
   bool is_input_full() const noexcept { return end_ - begin_ == input_.size(); }
   // Takes `bytes` from the front. Requires: they have arrived.
@@ -224,7 +232,6 @@ class StreamSession {
   friend class LaterAnswer;
 
   void run(uint64_t now_ns) noexcept;
-  void step(uint64_t now_ns) noexcept;
   void finished(LaterAnswer& answer, uint64_t now_ns) noexcept;
   void send_finished(uint64_t now_ns) noexcept;
 
@@ -239,6 +246,7 @@ class StreamSession {
   bool is_running_ = false;  // within run(), whose caller does what changed_ would
   bool is_over_ = false;
   bool has_left_ = false;
+  bool is_arrived_kept_ = false;
   const char* foreign_ = nullptr;
   char* fill_end_ = nullptr;
   uint64_t fill_left_ = 0;

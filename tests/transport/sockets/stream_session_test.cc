@@ -263,3 +263,80 @@ TEST(StreamSession, WhatASendAnswersIsTraced) {
   session.reset();
   CHECK_EQUAL(0, records[1].number);
 }
+
+// The socket had not taken the answer to the first line yet.
+TEST(StreamSession, TakesNoRequestOfAPeerThatHasGone) {
+  std::string_view first = "one\n", second = "two\n";
+  give(&first);
+  CHECK(!session.replies().empty());
+  give(&second);
+  const uint32_t steps_before = session.step_count;
+  session.leave();
+  session.sent(1000);
+  LONGS_EQUAL(steps_before, session.step_count);
+  CHECK(session.replies().empty());
+}
+
+namespace {
+
+// Keeps its first line in place while it waits, and has more to do when its peer has gone.
+class Keeping final : public StreamSession {
+ public:
+  Keeping() noexcept : StreamSession(input_, output_) {}
+  void go_on() { resume(1000); }
+
+  std::string_view kept;
+  bool has_gone_on = false;
+
+ private:
+  StreamStep work(uint64_t) noexcept override {
+    if (kept.empty()) {
+      take(4);
+      kept = arrived_line();
+      keep_arrived(true);
+      return StreamStep::kWaits;
+    }
+    has_gone_on = true;
+    take(kept.size());
+    keep_arrived(false);
+    return StreamStep::kStarved;
+  }
+  void left() noexcept override { wait(); }
+
+  char input_[32];
+  char output_[2 * StreamSession::kStepTextBytes];
+};
+
+}  // namespace
+
+TEST(StreamSession, KeepsBytesInPlaceIfToldSo) {
+  Keeping keeping;
+  const auto give_all = [&](std::string_view text) {
+    const StreamSession::Input input = keeping.input();
+    LONGS_EQUAL(1, input.piece_count);
+    CHECK(input.pieces[0].iov_len >= text.size());
+    std::memcpy(input.pieces[0].iov_base, text.data(), text.size());
+    keeping.received(text.size(), 1000);
+  };
+  give_all("one\nthe second line\n");
+  give_all("and more");  // else the line would have moved to the front
+  CHECK(keeping.kept == "the second line\n");
+  CHECK_EQUAL(4, keeping.input().pieces[0].iov_len);
+  keeping.go_on();
+  CHECK(keeping.has_gone_on);
+  CHECK_EQUAL(24, keeping.input().pieces[0].iov_len);
+}
+
+TEST(StreamSession, MayWaitBehindItsPeer) {
+  Keeping keeping;
+  int changed_count = 0;
+  Counter waiting;
+  keeping.set_owner([](void* count) { ++*static_cast<int*>(count); }, &changed_count, &waiting);
+  keeping.leave();
+  CHECK(keeping.is_waiting());
+  keeping.go_on();
+  CHECK_FALSE(keeping.is_waiting());
+  CHECK_FALSE(keeping.has_gone_on);  // it works for no peer
+  LONGS_EQUAL(1, changed_count);
+  keeping.reset();
+}
