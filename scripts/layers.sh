@@ -38,7 +38,7 @@ complain "a transport to peers includes another, or a shared part includes a tra
   grep -rnE '#include "transport/(shm|verbs)/' transport/self
   grep -rnE '#include "transport/(self|verbs)/' transport/shm
   grep -rnE '#include "transport/(self|shm|verbs)/' transport/*.* transport/loop transport/sockets \
-    transport/files transport/messages |
+    transport/files transport/messages transport/coroutines |
     grep -v '^transport/messages/joined_process\.'
   true)"
 

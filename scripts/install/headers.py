@@ -40,11 +40,14 @@ ROOTS = (
     "transport/sockets/stream_server.h",
     "transport/vfio/vfio_pool.h",
 )
+# Headers that a program includes by name if it wants them; bedplate.hpp leaves them out.
+OPTIONAL_ROOTS = ("transport/coroutines/coroutines.h",)
 # Headers of libbedplate-verbs.a. They need rdma-core's headers, so bedplate.hpp leaves them out.
 VERBS_ROOTS = ("transport/verbs/joined/joined_verbs.h", "transport/verbs/channel/verbs_provider.h",
                "apps/peers/verbs_settings.h")
 # Headers of libbedplate-dpdk.a; bedplate.hpp leaves them out, too.
 DPDK_ROOTS = ("apps/ports/port_service.h",)
+ALL_ROOTS = (*ROOTS, *OPTIONAL_ROOTS, *VERBS_ROOTS, *DPDK_ROOTS)
 
 UMBRELLA = """\
 // Bedplate for programs in C++: a program of services (apps/program/program.h), its heap, and
@@ -80,7 +83,7 @@ def closure(roots):
 def installed():
     """{path below include/bedplate: text} of all installed headers."""
     files = {}
-    for path in closure((*ROOTS, *VERBS_ROOTS, *DPDK_ROOTS, *C_HEADERS)):
+    for path in closure((*ALL_ROOTS, *C_HEADERS)):
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             files[path] = file.read()
     includes = "\n".join(f'#include "{path}"' for path in ROOTS)
@@ -94,7 +97,7 @@ def differences():
     """A line for each header that is public but not listed, or listed but not public."""
     with open(LIST, encoding="utf-8") as file:
         listed = set(file.read().split())
-    public = set(closure((*ROOTS, *VERBS_ROOTS, *DPDK_ROOTS, *C_HEADERS)))
+    public = set(closure((*ALL_ROOTS, *C_HEADERS)))
     return [f"{path} became public: forward-declare its types, or add it to public_headers.txt"
             for path in sorted(public - listed)] + \
            [f"{path} is no longer public: remove it from public_headers.txt"

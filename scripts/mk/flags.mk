@@ -112,7 +112,7 @@ $(call both,alloc/operator_new): private CXXFLAGS += -I$(MIMALLOC)/include -fno-
 THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
             $(call objects,apps/services/service_calls.cc apps/control/control_request.cc $(addprefix tests/,alloc/operator_new_test.cc \
               alloc/pool_resource_test.cc apps/services/service_calls_test.cc \
-              apps/services/service_test.cc))
+              apps/services/service_test.cc transport/coroutines/coroutine_exception_test.cc))
 $(THROWING): private CXXFLAGS += -fexceptions
 # Type information of public classes, for programs with RTTI that derive from them, or whose
 # sanitizer inspects them. A sanitizer build of this tree would inspect private classes as well.

@@ -29,7 +29,7 @@ TLS_LIBRARY_SOURCES := $(call in,transport/tls apps/tls)
 DPDK_LIBRARY_SOURCES := $(call in,$(addprefix transport/dpdk/,eal port net) apps/ports)
 POOL_SOURCES := $(call in,platform pinned_pool pinned_pool/join) $(ALLOC_SOURCES)
 LIBRARY_SOURCES := $(POOL_SOURCES) \
-                   $(call in,transport $(addprefix transport/,loop sockets files messages shm/queue \
+                   $(call in,transport $(addprefix transport/,loop sockets files messages coroutines shm/queue \
                      shm/endpoint shm/membership single_copy self epoll uring udp nvme vfio)) $(VERBS_WORDS) \
                    $(call in,$(addprefix apps/,configuration counters services connections boot \
                      c_interface program program/top program/doctor program/plan program/counters \
