@@ -172,7 +172,7 @@ $(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.
 # the tests that is linked the same way.
 FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
 EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget edu \
-              tsgen tsreader) $(FIRST_SERVICE)
+              tsgen tsreader visits) $(FIRST_SERVICE)
 .PHONY: examples
 examples: $(EXAMPLES)
 
@@ -183,6 +183,7 @@ $(BUILD)/examples/kvget: $(BUILD)/apps/examples/kvget.o
 $(BUILD)/examples/tsgen: $(call objects,apps/examples/tsgen.cc $(GENERATOR_SOURCES)) $(TSRELAY_LIBRARY)
 $(BUILD)/examples/tsreader: $(BUILD)/apps/examples/tsreader.o
 $(BUILD)/examples/edu: $(BUILD)/apps/examples/edu.o
+$(BUILD)/examples/visits: $(BUILD)/apps/examples/visits.o
 $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer_c.o

@@ -467,9 +467,11 @@ def check_documents(installation):
     lines = re.findall(r"^    (g\+\+ .*)$", page, re.M)
     expect(len(lines), 2, "the lines that build it")
     with tempfile.TemporaryDirectory() as home:
-        shutil.copy(os.path.join(folder, "apps/examples/echo.cc"), home)
-        for line in lines:
-            run(["sh", "-c", line], home, installation.environment)
+        for example in ("echo", "visits"):  # visits needs an optional header
+            shutil.copy(os.path.join(folder, f"apps/examples/{example}.cc"), home)
+            for line in lines:
+                run(["sh", "-c", line.replace("echo", example)], home, installation.environment)
+        run([os.path.join(home, "visits"), "keys", "visits"])
         with open(os.path.join(home, "echo.toml"), "w", encoding="utf-8") as file:
             toml = re.search(r"^```toml\n(.*?)^```", page, re.M | re.S)[1]
             file.write(toml.replace("[pool]", '[pool]\npages = "4 KiB"'))
