@@ -100,23 +100,23 @@ MIMALLOC_FLAGS := -I$(MIMALLOC)/include -I$(MIMALLOC)/src -DMI_STATIC_LIB -DMI_N
                   -Wno-unused-variable $(if $(CLANG),,-Wno-maybe-uninitialized) \
                   $(if $(filter debug,$(MODE)),-DMI_DEBUG=1,-O3 -DMI_DEBUG=0) \
                   $(if $(filter hardened,$(MODE)),-DMI_SECURE=4 -Wno-stringop-overflow)
-# One object for the archives, one for the benchmark's shared object (rules.mk).
-both = $(call objects,$(1).cc) $(BUILD)/bench/$(1).o
-$(call both,alloc/bad_pointer): private CXXFLAGS += -I$(MIMALLOC)/include
+# One object for the archives, and one for each shared object (rules.mk).
+every_object = $(call objects,$(1).cc) $(BUILD)/bench/$(1).o $(BUILD)/join/$(1).o
+$(call every_object,alloc/bad_pointer): private CXXFLAGS += -I$(MIMALLOC)/include
 WITH_MIMALLOC := $(foreach name,confined_mimalloc intercepting_heap heap_walk thread_heaps,\
-                   $(call both,alloc/$(name)))
+                   $(call every_object,alloc/$(name)))
 $(WITH_MIMALLOC): private CXXFLAGS += $(MIMALLOC_FLAGS)
-$(call both,alloc/operator_new): private CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
+$(call every_object,alloc/operator_new): private CXXFLAGS += -I$(MIMALLOC)/include -fno-builtin-malloc
 # Exceptions: the explicit interface throws, whether libbedplate-malloc.a is linked or not. One file
 # catches all exceptions of services, another a parser's failed allocation.
-THROWING := $(call both,alloc/operator_new) $(call both,alloc/pool_resource) \
+THROWING := $(call every_object,alloc/operator_new) $(call every_object,alloc/pool_resource) \
             $(call objects,apps/services/service_calls.cc apps/control/control_request.cc $(addprefix tests/,alloc/operator_new_test.cc \
               alloc/pool_resource_test.cc apps/services/service_calls_test.cc \
               apps/services/service_test.cc transport/coroutines/coroutine_exception_test.cc))
 $(THROWING): private CXXFLAGS += -fexceptions
 # Type information of public classes, for programs with RTTI that derive from them, or whose
 # sanitizer inspects them. A sanitizer build of this tree would inspect private classes as well.
-WITH_TYPEINFO := $(call both,alloc/pool_resource) $(call objects,apps/ports/port_service.cc \
+WITH_TYPEINFO := $(call every_object,alloc/pool_resource) $(call objects,apps/ports/port_service.cc \
   $(addprefix transport/,messages/message_answers_datapath.cc messages/messenger.cc \
   shm/membership/member_source.cc \
   vfio/vfio_device.cc \
@@ -143,7 +143,7 @@ VERBS_LIBRARIES := -lrdmacm -libverbs
 # The RDMA drivers: all that Debian has as archives. rdma-core finds them only by this list.
 VERBS_DRIVERS := bnxt_re cxgb4 efa erdma hfi1verbs hns ipathverbs irdma mana mlx4 mlx5 mthca \
                  ocrdma qedr rxe siw vmw_pvrdma
-$(call both,transport/verbs/device/verbs_drivers): private CPPFLAGS += \
+$(call every_object,transport/verbs/device/verbs_drivers): private CPPFLAGS += \
   -DRDMA_STATIC_PROVIDERS=$(subst $(empty) $(empty),$(comma),$(strip $(VERBS_DRIVERS)))
 # libnl can resolve names. The linker warns of it at length, as glibc would load shared libraries.
 # Nothing here asks libnl to; a program that does so stops.
@@ -156,7 +156,7 @@ STATIC_VERBS := -Wl,-u,bedplate_static_drivers \
 # Ports through DPDK (transport/dpdk), with the drivers of this list; `bedplate doctor` names them.
 # af_xdp needs kernel headers that may be newer than the machine's kernel; it then reports an error.
 DRIVERS ?= af_packet af_xdp e1000 ena i40e iavf ice ixgbe memif mlx5 null ring tap virtio vmxnet3
-$(call both,transport/dpdk/eal/drivers): private CPPFLAGS += \
+$(call every_object,transport/dpdk/eal/drivers): private CPPFLAGS += \
   -DBP_DPDK_DRIVERS='"$(strip $(DRIVERS))"'
 # Objects with DPDK's headers: these need SSE 4.2, as every machine supported by DPDK has it.
 WITH_DPDK := $(foreach build,$(sort $(BUILD) build/release),$(addsuffix /%.o,$(addprefix \

@@ -51,7 +51,7 @@ coverage-programs: $(PROGRAM) $(TESTS) $(PLACES) $(PORT_ECHO) $(addprefix $(BUIL
 define compile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX  $@")
-	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(if $(PRELUDE),-include $(PRELUDE)) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(SHARED_FLAGS) $(if $(PRELUDE),-include $(PRELUDE)) -MMD -MP -c $< -o $@
 endef
 
 # A third of a small source's compile time is the standard library's headers, so they are
@@ -63,7 +63,8 @@ PRELUDE := $(call build_of,prelude)/prelude.h
 TESTS_PRELUDE := $(call build_of,tests/prelude)/tests/prelude.h
 $(addsuffix /tests/%.o,$(sort $(BUILD) build/release)): PRELUDE := $(TESTS_PRELUDE)
 PRELUDES := $(PRELUDE).gch $(TESTS_PRELUDE).gch
-$(OWN_FLAGS) $(WITH_DPDK) $(BUILD)/apps/examples/%.o $(BUILD)/examples/%.o: PRELUDE :=
+$(OWN_FLAGS) $(WITH_DPDK) $(addprefix $(BUILD)/,$(addsuffix /%.o,apps/examples examples bench \
+  join)): PRELUDE :=
 $(PRELUDES): %.gch: scripts/mk/prelude.h $(BUILD_FILES)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  PCH  $@")
@@ -247,10 +248,9 @@ $(filter-out $(MALLOC_SOURCES:%.cc=$(BUILD)/bench/%.o),$(BENCH_OBJECTS)): \
 .PHONY: bench-heap
 bench-heap: $(BENCH_HEAP)
 
-$(BUILD)/bench/%.o: %.cc $(BUILD_FILES)
-	@mkdir -p $(@D)
-	$(if $(V),,@echo "  CXX  $@")
-	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -fPIC -ftls-model=initial-exec -MMD -MP -c $< -o $@
+$(BUILD)/bench/%.o: SHARED_FLAGS := -fPIC -ftls-model=initial-exec
+$(BUILD)/bench/%.o: %.cc $(BUILD_FILES) | $(FETCHED)
+	$(compile)
 
 $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(if $(V),,@echo "  LINK $@")
