@@ -200,6 +200,12 @@ void bp_leave(void);
  * return an errno value. Ownership: Bedplate's, until the thread's next failure or end. */
 const char* bp_error_text(void);
 
+/* The three parts of that text, each "" if it has none: for languages whose errors have parts.
+ * Ownership: as for bp_error_text. */
+const char* bp_error_doing(void);
+const char* bp_error_answer(void);
+const char* bp_error_cure(void);
+
 /* Member `index` of this process, valid until the process ends. Requires: bp_join; index < its
  * member_count. Threads: any. */
 bp_member* bp_own_member(unsigned index);

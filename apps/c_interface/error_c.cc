@@ -25,4 +25,11 @@ void c_forget_error() noexcept {
 
 }  // namespace bedplate
 
-extern "C" const char* bp_error_text(void) { return bedplate::the_error_text; }
+extern "C" {
+
+const char* bp_error_text(void) { return bedplate::the_error_text; }
+const char* bp_error_doing(void) { return bedplate::the_error.doing; }
+const char* bp_error_answer(void) { return bedplate::the_error.answer; }
+const char* bp_error_cure(void) { return bedplate::the_error.cure; }
+
+}  // extern "C"

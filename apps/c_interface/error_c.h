@@ -1,5 +1,5 @@
-// Keeps the last error of a thread, for bp_error_text. It has a file of its own, so that a program
-// links only the parts of the archive that it uses.
+// Keeps the last error of a thread, for bp_error_text and its parts. It has a file of its own, so
+// that a program links only the parts of the archive that it uses.
 #pragma once
 
 #include "platform/result.h"

@@ -21,6 +21,16 @@ TEST(CMessages, SaysThatNoOwnerListens) {
   TEST_ASSERT_TRUE(error_has("; start the owner of the pool, or name the socket that it has"));
 }
 
+TEST(CMessages, HasTheThreePartsOfAnError) {
+  TEST_ASSERT_EQUAL_INT(-1, bp_join("/nowhere/two.join", "ann", 1, 1));
+  TEST_ASSERT_EQUAL_STRING("connecting to the owner of the pool at /nowhere/two.join",
+                           bp_error_doing());
+  TEST_ASSERT_EQUAL_STRING("No such file or directory", bp_error_answer());
+  TEST_ASSERT_EQUAL_STRING("start the owner of the pool, or name the socket that it has: "
+                           "[messages] socket, or NAME.join in its runtime directory",
+                           bp_error_cure());
+}
+
 TEST(CMessages, SaysThatANameIsTooLong) {
   TEST_ASSERT_EQUAL_INT(-1, bp_join("/nowhere", "a-name-of-thirty-two-characters-", 1, 1));
   TEST_ASSERT_TRUE(error_has("the name has 32 bytes; choose one of at most 31"));
