@@ -18,11 +18,11 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run run-relay install deb test coverage quick format pictures figure tables docs \
+.PHONY: help all run run-relay python install deb test coverage quick format pictures figure tables docs \
         image image-run check check-long check-image check-hardware bench bench-quick clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
-ifneq ($(filter all run run-relay install deb test coverage quick tables image image-run check check-% \
+ifneq ($(filter all run run-relay python install deb test coverage quick tables image image-run check check-% \
          bench bench-quick,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
@@ -33,9 +33,9 @@ help: ## this list
 
 # The packages that are missing, for one of setup.sh's purposes, and mimalloc's sources. The real
 # work is a second make each time: headers and tools may be missing when this one begins.
-.PHONY: deps-run deps-image deps-check deps-bench deps-docs
+.PHONY: deps-run deps-python deps-image deps-check deps-bench deps-docs
 deps-docs: ; $(Q)scripts/setup.sh docs
-deps-run deps-image deps-check deps-bench: deps-%:
+deps-run deps-python deps-image deps-check deps-bench: deps-%:
 	$(Q)scripts/setup.sh $*
 	$(Q)scripts/mimalloc.sh $(MIMALLOC)
 
@@ -50,14 +50,17 @@ run-relay: deps-run ## start the stream relay's demo with a stream of its own; C
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(BUILD)/bedplate $(addprefix $(BUILD)/examples/,tsgen tsreader)
 	$(Q)scripts/run_relay.sh $(BUILD) $(CONFIG)
 
-install: deps-run ## install program, archives, headers (PREFIX=/usr/local DESTDIR=); MODE=debug: archives beside them
+python: deps-python ## build the Python package into build/release/python (docs/python.md)
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) python-package
+
+install: deps-python ## install it with archives, headers, Python (PREFIX=/usr/local DESTDIR=); MODE=debug: archives beside
 	$(if $(SANITIZED),$(error a sanitizer's build is not installed: its archives lack malloc))
-	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(if $(filter debug,$(MODE)),$(DPDK_LIBRARY) $(TLS_LIBRARY),$(PROGRAM)) \
-	  $(LIBRARIES_ALL) $(MALLOC_LIBRARY)
+	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(LIBRARIES_ALL) $(MALLOC_LIBRARY) \
+	  $(if $(filter debug,$(MODE)),$(DPDK_LIBRARY) $(TLS_LIBRARY),$(PROGRAM) python-package)
 	$(Q)$(INSTALL)
 
-deb: deps-run ## build Debian packages of the program and of what others link into build/deb
-	$(Q)$(PARALLEL_MAKE) MODE=release products
+deb: deps-python ## build Debian packages of all that `make install` installs into build/deb
+	$(Q)$(PARALLEL_MAKE) MODE=release products python-package
 	$(Q)scripts/install/deb.py $(VERSION) build/deb
 
 check: ## build and run every test

@@ -18,7 +18,7 @@ step docs scripts/site.py
 # asan has debug's assertions, except mimalloc's own; so only check-long runs debug.
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # Only shipped builds are also run as programs.
-  [ "$mode" = release ] && goals=(products tests) || goals=(unit-tests)
+  [ "$mode" = release ] && goals=(products tests python-package) || goals=(unit-tests)
   # This build counts executed lines.
   counted=
   [ "$mode" = asan ] && counted=1

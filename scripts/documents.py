@@ -4,7 +4,8 @@ a path that begins with a folder of the tree, a file's bare name in backquotes."
 import pathlib
 import re
 
-TOP = ("apps", "transport", "alloc", "pinned_pool", "platform", "tests", "scripts", "docs")
+TOP = ("apps", "transport", "alloc", "pinned_pool", "platform", "python", "tests", "scripts",
+       "docs")
 SOURCES = {".h", ".cc", ".c", ".py", ".sh", ".toml"}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 PATH = re.compile(r"(?<![\w./-])((?:%s)/[\w./*+-]*[\w*+])" % "|".join(TOP))

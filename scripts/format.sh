@@ -3,6 +3,6 @@
 # -i|--dry-run
 set -euo pipefail
 cd "$(dirname "$0")/.."
-find platform pinned_pool alloc transport apps tests scripts \
+find platform pinned_pool alloc transport apps python tests scripts \
   \( -name '*.h' -o -name '*.cc' -o -name '*.c' \) -print0 |
   xargs -0 -n 100 -P "$(nproc)" clang-format-14 --style=file "$@"

@@ -89,7 +89,7 @@ complain "the public headers differ from their list" \
   "$(/usr/bin/python3 scripts/install/headers.py || true)"
 complain "a line has more than 100 columns" "$(LC_ALL=C.UTF-8 grep -rnE '^.{101,}' \
   --include='*.h' --include='*.cc' --include='*.c' \
-  platform pinned_pool alloc transport apps tests || true)"
+  platform pinned_pool alloc transport apps python tests || true)"
 complain "code is not formatted as .clang-format says (make format)" "$(
   scripts/format.sh --dry-run 2>&1 | grep -vE '^ ' || true)"
 complain "a document or a comment names a file that does not exist" "$(

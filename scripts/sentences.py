@@ -12,7 +12,8 @@ import pathlib
 import re
 import sys
 
-TOP = ("apps", "transport", "alloc", "pinned_pool", "platform", "tests", "scripts", "docs")
+TOP = ("apps", "transport", "alloc", "pinned_pool", "platform", "python", "tests", "scripts",
+       "docs")
 C_FAMILY = (".h", ".cc", ".c")
 ENDINGS = {*C_FAMILY, ".py", ".sh", ".mk", ".md"}
 HIDES_SUBJECT = re.compile(r"\W*(What|Whatever|Whether|Who|Whoever|Whom|Whose|Where|Of|That which)\b")

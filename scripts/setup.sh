@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs missing Debian packages. Usage: setup.sh run|image|docs|check|check-long|bench
+# Installs missing Debian packages. Usage: setup.sh run|python|image|docs|check|check-long|bench
 #
 #   run    to build and run the program
+#   python  in addition, to build the Python package, which `make install` installs
 #   image  in addition, to build images: their parts, and QEMU
 #   docs   to build the site of the documents
 #   check  in addition, for the tests
@@ -19,6 +20,7 @@ packages=(
   # libnuma-dev, libxdp-dev
   libdpdk-dev
 )
+python=(libpython3-dev)
 image=(
   # a virtual machine, and tools to unpack the kernel
   qemu-system-x86 busybox-static cpio xz-utils binutils
@@ -42,8 +44,8 @@ check=(
   netcat-openbsd jq
   # a device that logs its writes, a file system on it, the kernel's client
   dmsetup e2fsprogs nbd-client
-  # a program that forks and continues
-  libpython3-dev
+  # the checker of the Python package's types
+  mypy
   # allocators that a program may link
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # build systems of other programs, and the package checker
@@ -67,12 +69,15 @@ bench=(
 )
 case ${1:-} in
   run) ;;
+  python) packages+=("${python[@]}") ;;
   image) packages+=("${image[@]}") ;;
   docs) packages=("${docs[@]}") ;;
-  check) packages+=("${image[@]}" "${docs[@]}" "${check[@]}") ;;
-  check-long) packages+=("${image[@]}" "${docs[@]}" "${check[@]}" "${check_long[@]}") ;;
-  bench) packages+=("${image[@]}" "${check[@]}" "${bench[@]}") ;;
-  *) echo "usage: setup.sh run|image|docs|check|check-long|bench" >&2 && exit 2 ;;
+  check) packages+=("${python[@]}" "${image[@]}" "${docs[@]}" "${check[@]}") ;;
+  check-long)
+    packages+=("${python[@]}" "${image[@]}" "${docs[@]}" "${check[@]}" "${check_long[@]}")
+    ;;
+  bench) packages+=("${python[@]}" "${image[@]}" "${check[@]}" "${bench[@]}") ;;
+  *) echo "usage: setup.sh run|python|image|docs|check|check-long|bench" >&2 && exit 2 ;;
 esac
 
 missing=()

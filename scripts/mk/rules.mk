@@ -256,6 +256,47 @@ $(BENCH_HEAP): $(BENCH_OBJECTS)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) -shared -Wl,-z,now -o $@ $^ -lpthread
 
+# The Python package (docs/python.md): its files, the join side of bp_* as a shared object, and the
+# module between both.
+PYTHON_PACKAGE := $(BUILD)/python/bedplate
+PYTHON_TEXTS := $(patsubst python/%,$(BUILD)/python/%,$(wildcard $(addprefix python/bedplate/,*.py \
+                  *.pyi py.typed)))
+JOIN_LIBRARY := $(PYTHON_PACKAGE)/libbedplate-join.so.0
+PYTHON_MODULE := $(PYTHON_PACKAGE)/_joined.abi3.so
+PYTHON_INCLUDE = $(shell /usr/bin/python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')
+
+.PHONY: python-package
+python-package: $(PYTHON_TEXTS) $(PYTHON_MODULE)
+
+$(PYTHON_TEXTS): $(BUILD)/python/%: python/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+# The sources of the archives compiled again: an archive is for executables only. All is hidden but
+# the C interface, of which the version script exports bp_*. Thread-local data is allocated when a
+# thread first uses it (global-dynamic), since a library that is opened at run time finds little
+# space in the block that each thread begins with. It stays loaded, because its memory does.
+JOIN_ARCHIVE := $(BUILD)/join/libbedplate-join.a
+JOIN_OBJECTS := $(JOIN_SOURCES:%.cc=$(BUILD)/join/%.o)
+JOIN_C_OBJECTS := $(JOIN_C_SOURCES:%.cc=$(BUILD)/join/%.o)
+$(BUILD)/join/%.o: SHARED_FLAGS := -fPIC -ftls-model=global-dynamic
+$(JOIN_OBJECTS): SHARED_FLAGS += -fvisibility=hidden
+$(BUILD)/join/%.o: %.cc $(BUILD_FILES) | $(FETCHED)
+	$(compile)
+$(JOIN_ARCHIVE): $(JOIN_OBJECTS)
+$(JOIN_LIBRARY): $(JOIN_C_OBJECTS) $(JOIN_ARCHIVE) scripts/mk/join_symbols.map
+	$(if $(CLANG),$(error the Python package is made of a release, hardened or debug build))
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LINK $@")
+	$(Q)$(CXX) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/mk/join_symbols.map \
+	  -Wl,-z,now -Wl,-z,defs -Wl,-z,nodelete -Wl,--build-id -o $@ $(filter %.o %.a,$^) -lpthread
+$(PYTHON_MODULE): $(wildcard python/bedplate/*.c python/bedplate/*.h) $(JOIN_LIBRARY) \
+                  apps/c_interface/bedplate.h
+	$(if $(V),,@echo "  CC   $@")
+	$(Q)$(CC) -std=c11 -g -O2 -Wall -Wextra -Werror -fPIC -fvisibility=hidden -I$(PYTHON_INCLUDE) \
+	  -Iapps/c_interface -shared -Wl,-z,now '-Wl,-rpath,$$ORIGIN' -Wl,--build-id -o $@ $(filter %.c,$^) \
+	  $(JOIN_LIBRARY)
+
 # The files that each object was made from, reported by the compiler.
 -include $(shell find $(BUILD) $(if $(filter hardened,$(MODE)),build/release) -name '*.d' 2> /dev/null)
 

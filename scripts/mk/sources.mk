@@ -35,6 +35,11 @@ LIBRARY_SOURCES := $(POOL_SOURCES) \
                      c_interface program program/top program/doctor program/plan program/counters \
                      http control)) \
                    $(filter-out $(PEERS_OF_PERF),$(call in,apps/perf))
+# The join side of the C interface as a shared object, for programs in other languages.
+JOIN_C_SOURCES := $(addprefix apps/c_interface/,bedplate_c.cc error_c.cc messages_c.cc)
+JOIN_SOURCES := $(POOL_SOURCES) transport/loop/doorbell.cc \
+                $(call in,$(addprefix transport/,messages shm/queue shm/endpoint shm/membership \
+                  single_copy))
 # The pool's heap as a shared object, only for the benchmark.
 BENCH_HEAP_SOURCES := $(filter-out alloc/confined_mimalloc.cc,$(POOL_SOURCES)) $(MALLOC_SOURCES) \
                       scripts/bench/preload_heap.cc
