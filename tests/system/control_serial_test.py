@@ -12,7 +12,7 @@ import threading
 import time
 import tty
 
-from control_test import ask as ask_socket, stopped_thread
+from control_test import stopped_thread
 from harness import BOUND_SECONDS, KIB, Failure, expect, expect_in, test, to_toml, wait_for
 
 
@@ -166,9 +166,9 @@ def answers_over_the_line(box):
     said = line.ask("ping")["result"]
     expect((said["appliance"], said["pid"]), ("test", appliance.pid), "which appliance it is")
     for method in ("plan", "methods"):
-        expect(line.ask(method)["result"], ask_socket(appliance, method)["result"], method)
+        expect(line.ask(method)["result"], appliance.ask(method), method)
     expect(line.ask("blockd.hold", volume="ram0", on=True)["result"]["held"], True, "at a shard")
-    said = ask_socket(appliance, "blockd.hold", volume="ram0", on=False)["result"]
+    said = appliance.ask("blockd.hold", volume="ram0", on=False)
     expect(said["held"], False, "it")
     expect(line.ask("pang")["error"]["code"], -32601, "the code of an unknown method")
     expect(control_counters(appliance)["connections"], 0, "connections, of which the line is none")
@@ -208,11 +208,11 @@ def the_next_client_is_not_confused(box):
     line.say(b'{"jsonrpc":"2.0","id":1,"method":"methods"}\n{"jsonrpc":"2.0","id":1,"method":"pl')
     with far_end(line) as path:
         said = json.loads(box.bedplate("ctl", "--serial", path, "ping").stdout)
-    expect(said, ask_socket(appliance, "ping")["result"], "what ctl prints")
+    expect(said, appliance.ask("ping"), "what ctl prints")
     line.say(b'{"jsonrpc":"2.0","id":1,"method":"methods"}\n{"jsonrpc":"2.0","id":1,"method":"pl')
     with line_socket(box, line) as path:
         said = json.loads(box.bedplate("ctl", "--socket", path, "plan").stdout)
-    expect(said, ask_socket(appliance, "plan")["result"], "what ctl prints")
+    expect(said, appliance.ask("plan"), "what ctl prints")
 
 
 @test()
@@ -272,7 +272,7 @@ def a_line_that_was_pulled_comes_back(box):
         expect(line.ask("ping")["result"]["pid"], appliance.pid, "what is answered")
         line.pull()
         wait_for(lambda: control_counters(appliance)["line_losses"] == count, "the loss")
-        expect(ask_socket(appliance, "ping")["result"]["pid"], appliance.pid, "over the socket")
+        expect(appliance.ask("ping")["pid"], appliance.pid, "over the socket")
         line.plug()
         expect(line.line(), b"", "what it begins with")
     expect(line.ask("ping")["result"]["pid"], appliance.pid, "what is answered then")
@@ -285,7 +285,7 @@ def a_line_that_nobody_reads(box):
     line, appliance = start(box)
     line.say(b'{"jsonrpc":"2.0","id":1,"method":"methods"}\n' * 60)
     wait_for(lambda: control_counters(appliance)["timeouts"] >= 1, "the end of patience")
-    expect(ask_socket(appliance, "ping")["result"]["pid"], appliance.pid, "over the socket")
+    expect(appliance.ask("ping")["pid"], appliance.pid, "over the socket")
     expect(line.ask("ping")["result"]["pid"], appliance.pid, "what is answered then")
     expect(control_counters(appliance)["line_losses"], 0, "losses")
 

@@ -12,6 +12,7 @@ import subprocess
 import tomllib
 
 import raw_nbd
+from bedplate import Error
 from harness import (BOUND_SECONDS, KIB, LAYOUTS, MIB, Skip, expect, expect_in,
                      expect_true, read_text, test, to_toml, wait_for)
 from raw_nbd import RawClient
@@ -46,16 +47,6 @@ def line_of(client):
     return said.decode()
 
 
-def ask(appliance, method, **parameters):
-    """The whole answer to one request."""
-    with contextlib.closing(connect(appliance)) as client:
-        request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": parameters}
-        client.sendall(json.dumps(request).encode() + b"\n")
-        said = json.loads(line_of(client))
-    expect((said["jsonrpc"], said["id"]), ("2.0", 7), "what an answer has")
-    return said
-
-
 def ctl(box, appliance, *words, expect_code=0):
     return box.bedplate("ctl", *words, "--directory", appliance.runtime_directory,
                         expect_code=expect_code)
@@ -71,13 +62,13 @@ def as_written(counters):
 def answers_what_it_is(box):
     """The socket and `ctl` answer, with the numbers of `stats` and `plan`."""
     appliance = start(box)
-    said = ask(appliance, "ping")["result"]
+    said = appliance.ask("ping")
     expect((said["appliance"], said["pid"]), ("test", appliance.pid), "which appliance it is")
     expect(json.loads(ctl(box, appliance, "ping").stdout), said, "what ctl prints")
     expect(json.loads(ctl(box, appliance, "plan").stdout),
            json.loads(box.bedplate("plan", appliance.config, "--json").stdout), "the plan")
     sets = {(one["owner"], one["name"], one["instance"]): one
-            for one in ask(appliance, "counters")["result"]}
+            for one in appliance.ask("counters")}
     stats = appliance.stats()
     expect(sets["", "pool", ""]["counters"]["total_bytes"], stats["pool"]["total_bytes"], "the pool")
     for name in ("pool", "heap"):
@@ -89,7 +80,7 @@ def answers_what_it_is(box):
     expect_in("backend", sets["", "shard", "main"]["labels"], "labels of a shard")
     expect(set(sets["blockd", "connections", ""]["counters"]) - set(stats["services"]["blockd"]),
            set(), "counters of a service")
-    owners = {one["owner"] for one in ask(appliance, "counters", owner="blockd")["result"]}
+    owners = {one["owner"] for one in appliance.ask("counters", owner="blockd")}
     expect(owners, {"blockd"}, "the owners of one service's counters")
 
 
@@ -112,7 +103,7 @@ def the_demo_answers(box):
 def the_table_is_one(box):
     """The socket, `ctl --list` (without an appliance) and docs/control.md list the same methods."""
     appliance = start(box)
-    listed = {method["name"]: method for method in ask(appliance, "methods")["result"]}
+    listed = {method["name"]: method for method in appliance.ask("methods")}
     text = box.bedplate("ctl", "--list").stdout
     for name, method in listed.items():
         expect_in(f"{name}: {method['help']}\n", text, "ctl --list")
@@ -129,7 +120,7 @@ def says_what_is_wrong(box):
             ("pang", {}, -32601, "there is no such method; \"methods\" lists them: pang"),
             ("ping", {"a": 1}, -32602, "the method has no parameter a"),
             ("counters", {"owner": 1}, -32602, "this parameter must be a text: owner")):
-        expect(ask(appliance, method, **parameters)["error"], {"code": code, "message": text}, method)
+        expect(appliance.refusal(method, **parameters), (code, text), method)
     said = ctl(box, appliance, "pang", expect_code=1)
     expect_in("there is no such method", said.stderr, "what ctl says")
     expect_in("a parameter is KEY=VALUE, not owner", ctl(box, appliance, "counters", "owner",
@@ -143,22 +134,22 @@ def the_log_has_levels(box):
     """Each part of the program has a log level, which can be set. Unknown parts and levels are
     refused."""
     appliance = start(box)
-    parts = {one["component"]: one["level"] for one in ask(appliance, "log.show")["result"]}
+    parts = {one["component"]: one["level"] for one in appliance.ask("log.show")}
     expect((parts["apps/control"], set(parts.values())), ("info", {"info"}), "levels at first")
     for part, level, is_said in (("apps/control", "debug", True), ("apps", "warning", False)):
-        expect(ask(appliance, "log.set", component=part, level=level)["result"]["level"], level, "it")
+        expect(appliance.ask("log.set", component=part, level=level)["level"], level, "it")
         before = appliance.log_text().count("control: request for ping")
-        ask(appliance, "ping")
+        appliance.ask("ping")
         expect(appliance.log_text().count("control: request for ping") - before, int(is_said),
                f"lines of {part} on {level}")
-    said = ask(appliance, "log.set", level="error")["result"]
-    expect((said, {one["level"] for one in ask(appliance, "log.show")["result"]}),
+    said = appliance.ask("log.set", level="error")
+    expect((said, {one["level"] for one in appliance.ask("log.show")}),
            ({"level": "error", "components": len(parts)}, {"error"}), "of all parts")
     for parameters, text in (({"level": "loud"}, "there is no level \"loud\"; write debug"),
                              ({"level": "info", "component": "app"}, "is called \"app\"; see")):
-        error = ask(appliance, "log.set", **parameters)["error"]
-        expect(error["code"], -32000, "the code")
-        expect_in(text, error["message"], "the refusal")
+        code, message = appliance.refusal("log.set", **parameters)
+        expect(code, -32000, "the code")
+        expect_in(text, message, "the refusal")
 
 
 HOSTILE = {  # the bytes sent, the codes of the answers, whether the connection stays open
@@ -200,7 +191,7 @@ def hostile(box, what):
     if goes_on:
         expect(answers.pop()["id"], "end", "what comes last")
     expect([answer["error"]["code"] for answer in answers], codes, "the codes")
-    expect(ask(appliance, "ping")["result"]["appliance"], "test", "what others are answered")
+    expect(appliance.ask("ping")["appliance"], "test", "what others are answered")
     appliance.expect_alive()
 
 
@@ -222,12 +213,12 @@ def many_idle_connections(box):
     """Idle connections use only the planned slots. A new connection takes the slot of the
     connection that was silent for the longest time."""
     appliance = start(box, max_connections=4)
-    ask(appliance, "counters", owner="blockd")
+    appliance.ask("counters", owner="blockd")
     before = appliance.stats()["heap_owner"]["heap:control"]["used_bytes"]
     idle = [box.closing.enter_context(contextlib.closing(connect(appliance)))
             for _ in range(IDLE_COUNT)]
     for _ in range(100):
-        expect(len(ask(appliance, "counters", owner="blockd")["result"]) > 0, True, "an answer")
+        expect(len(appliance.ask("counters", owner="blockd")) > 0, True, "an answer")
     wait_for(lambda: appliance.stats()["services"]["control"]["turned_away"] >= IDLE_COUNT - 4,
              "turned away")
     more = appliance.stats()["heap_owner"]["heap:control"]["used_bytes"] - before
@@ -267,7 +258,7 @@ def others_may_not_ask(box):
     expect((said["id"], said["error"]["code"]), (None, -32001), "the refusal")
     expect_in("the user 4711 may not send requests", said["error"]["message"], "what it says")
     expect(appliance.stats()["services"]["control"]["not_allowed"], 1, "those that may not")
-    expect(ask(appliance, "ping")["result"]["appliance"], "test", "what root is answered")
+    expect(appliance.ask("ping")["appliance"], "test", "what root is answered")
 
 
 @test()
@@ -335,17 +326,20 @@ def a_shard_that_is_stuck(box):
     shard are answered."""
     appliance = with_a_storage_shard(box, max_connections=2)
     with stopped_thread(appliance.pid, "storage"):
-        said = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]
-        expect((said["code"], said["message"]),
+        expect(appliance.refusal("blockd.hold", volume="ram0", on=True),
                (-32002, "the shard storage has not handled it in 2 s, and may still do so: see "
                         "`bedplate top`"), "the first answer")
         for _ in range(10):
-            said = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]
-            expect((said["code"], said["message"]),
+            expect(appliance.refusal("blockd.hold", volume="ram0", on=True),
                    (-32000, "the shard storage is stuck: it has not handled an earlier call, so "
                             "this one was not sent: see `bedplate top`"), "the next answers")
-            expect(ask(appliance, "blockd.listen", on=True)["result"]["listening"], True, "another")
-    wait_for(lambda: "result" in ask(appliance, "blockd.hold", volume="ram0", on=False), "its turn")
+            expect(appliance.ask("blockd.listen", on=True)["listening"], True, "another")
+
+    def held():
+        with contextlib.suppress(Error):
+            return appliance.ask("blockd.hold", volume="ram0", on=False)
+
+    wait_for(held, "its turn")
     counters = appliance.stats()["services"]["control"]
     expect(counters["stuck"] >= 11, True, f"those that were stuck: {counters}")
     expect(counters["refused"], counters["stuck"], "those that were refused")
@@ -358,7 +352,7 @@ def all_slots_wait_for_one_shard(box):
     connections."""
     appliance = with_a_storage_shard(box, max_connections=1)
     with stopped_thread(appliance.pid, "storage"):
-        expect(ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]["code"], -32002, "it")
+        expect(appliance.refusal("blockd.hold", volume="ram0", on=True)[0], -32002, "it")
         with contextlib.closing(connect(appliance)) as client:
             said = json.loads(line_of(client))["error"]
             expect((said["code"], said["message"]),
@@ -382,19 +376,19 @@ def a_record_on_demand(box):
     """`record` logs the position of each thread, and counts a stopped thread as silent. The
     services continue."""
     appliance = with_a_storage_shard(box)
-    wait_for(lambda: ask(appliance, "record")["result"]["silent"] == 0, "all threads to answer")
+    wait_for(lambda: appliance.ask("record")["silent"] == 0, "all threads to answer")
     log = appliance.log_text()
-    build = ask(appliance, "ping")["result"]["build"]
+    build = appliance.ask("ping")["build"]
     expect_in(f"record of test, on request: build {build}\n", log, "the log")
     for name in ("storage", "network", "control"):
         expect_true(re.search(rf"thread {name} \(\d+\):\n.*  called from ", log),
                     f"the log says where {name} is")
     with stopped_thread(appliance.pid, "storage"):
         before = len(appliance.log_text())
-        said = ask(appliance, "record")["result"]
+        said = appliance.ask("record")
         expect_true(1 <= said["silent"] < said["threads"], f"who is silent: {said}")
         expect_true("thread storage (" not in appliance.log_text()[before:], "it says nothing")
-    expect(ask(appliance, "blockd.hold", volume="ram0", on=False)["result"]["held"], False, "then")
+    expect(appliance.ask("blockd.hold", volume="ram0", on=False)["held"], False, "then")
     appliance.expect_alive()
 
 
@@ -402,7 +396,7 @@ def a_record_on_demand(box):
 
 
 def state_of(appliance, service):
-    return {one["service"]: one["state"] for one in ask(appliance, "services")["result"]}[service]
+    return {one["service"]: one["state"] for one in appliance.ask("services")}[service]
 
 
 @test()
@@ -414,20 +408,20 @@ def one_service_drains(box):
     configuration["kvd"] = {"listen": [f"unix:{box.path('kvd.sock')}"], "cache_bytes": 8 * MIB}
     appliance = box.appliance(configuration)
     expect({state_of(appliance, one) for one in ("blockd", "kvd", "control")}, {"serving"}, "at first")
-    ask(appliance, "blockd.hold", volume="ram0", on=True)
+    appliance.ask("blockd.hold", volume="ram0", on=True)
     with RawClient(appliance.address()) as client:
         client.greet().go()
         client.request(raw_nbd.READ, 0, 4096)
         wait_for(lambda: appliance.blockd("requests_read") == 1, "the request")
-        said = ask(appliance, "drain", service="blockd")["result"]
+        said = appliance.ask("drain", service="blockd")
         expect_in(said["state"], ("wished", "draining", "drained"), "the answer")
         expect(client.reply().error, 0, "what was begun")
     wait_for(lambda: state_of(appliance, "blockd") == "drained", "its drain")
-    expect(ask(appliance, "drain", service="blockd")["result"],
+    expect(appliance.ask("drain", service="blockd"),
            {"service": "blockd", "state": "drained"}, "what is answered to one who wishes it again")
-    refusal = ask(appliance, "blockd.hold", volume="ram0", on=True)["error"]["message"]
+    _, refusal = appliance.refusal("blockd.hold", volume="ram0", on=True)
     expect_in("blockd is draining", refusal, "the refusal of what would never be answered")
-    expect(ask(appliance, "blockd.listen", on=True)["result"], {"listening": False}, "new clients")
+    expect(appliance.ask("blockd.listen", on=True), {"listening": False}, "new clients")
     expect(appliance.log_text().count("blockd: draining on request"), 1, "lines of the log")
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as client:
         client.settimeout(BOUND_SECONDS)
@@ -438,9 +432,9 @@ def one_service_drains(box):
             said += more
         expect(said, b"STORED\r\nVALUE a 0 1\r\nb\r\nEND\r\n", "what kvd answers")
     expect(state_of(appliance, "kvd"), "serving", "the other")
-    error = ask(appliance, "drain", service="none")["error"]
-    expect((error["code"], error["message"]), (-32000, "draining none: no service of this name runs; "
-                                               "see: bedplate ctl services"), "the refusal")
+    expect(appliance.refusal("drain", service="none"),
+           (-32000, "draining none: no service of this name runs; see: bedplate ctl services"),
+           "the refusal")
     appliance.process.terminate()
     expect(appliance.wait_exit(), 0, "its exit code")
 
@@ -472,7 +466,7 @@ def a_volume_is_held(box, layout):
     configuration["control"] = {}
     configuration["blockd"]["volume"].append({"name": "other", "bytes": 1 * MIB})
     appliance = box.appliance(configuration)
-    expect(ask(appliance, "blockd.hold", volume="ram0", on=True)["result"],
+    expect(appliance.ask("blockd.hold", volume="ram0", on=True),
            {"volume": "ram0", "held": True, "released": 0}, "the answer")
     with RawClient(appliance.address()) as held, RawClient(appliance.address()) as free:
         held.greet().go("ram0")
@@ -483,16 +477,16 @@ def a_volume_is_held(box, layout):
         free.request(raw_nbd.READ, 0, 4096)
         expect(free.reply().error, 0, "a read of another volume")
         expect(select.select([held.socket], [], [], 0.2)[0], [], "what comes of the held one")
-        expect([one["held"] for one in ask(appliance, "blockd.volumes")["result"]], [True, False],
+        expect([one["held"] for one in appliance.ask("blockd.volumes")], [True, False],
                "volumes that are held")
-        expect(ask(appliance, "blockd.hold", volume="ram0", on=False)["result"]["held"], False, "it")
+        expect(appliance.ask("blockd.hold", volume="ram0", on=False)["held"], False, "it")
         expect([held.reply().error for _ in range(3)], [0, 0, 0], "what waited")
 
 
 @test()
 def a_drain_lets_go_what_is_held(box):
     appliance = start(box)
-    ask(appliance, "blockd.hold", volume="ram0", on=True)
+    appliance.ask("blockd.hold", volume="ram0", on=True)
     with RawClient(appliance.address()) as client:
         client.greet().go()
         client.request(raw_nbd.READ, 0, 4096)
@@ -511,7 +505,7 @@ def a_volume_takes_no_writes(box):
     with RawClient(appliance.address()) as client:
         client.greet().go()
         for is_on, error in ((True, 1), (False, 0)):  # EPERM
-            said = ask(appliance, "blockd.read_only", volume="ram0", on=is_on)["result"]
+            said = appliance.ask("blockd.read_only", volume="ram0", on=is_on)
             expect(said, {"volume": "ram0", "read_only": is_on}, "the answer")
             client.request(raw_nbd.WRITE, 0, payload=b"x" * 512)
             expect(client.reply().error, error, "a write")
@@ -526,17 +520,16 @@ def what_would_break_a_promise_is_refused(box):
     configuration["control"] = {}
     configuration["blockd"]["volume"][0]["read_only"] = True
     appliance = box.appliance(configuration)
-    said = ask(appliance, "blockd.read_only", volume="ram0", on=False)["error"]
-    expect((said["code"], said["message"]),
+    expect(appliance.refusal("blockd.read_only", volume="ram0", on=False),
            (-32000, "letting the volume ram0 accept writes: it was opened read-only; set "
                     "read_only = false in its [[blockd.volume]], and start again"), "the refusal")
-    said = ask(appliance, "blockd.hold", volume="\x00none", on=True)["error"]
-    expect_in("blockd has no volume of this name", said["message"], "of a volume that is not there")
+    _, said = appliance.refusal("blockd.hold", volume="\x00none", on=True)
+    expect_in("blockd has no volume of this name", said, "of a volume that is not there")
     for method, parameter in (("blockd.hold", "volume"), ("drain", "service"), ("log.set", "level")):
         more = {"on": True} if parameter == "volume" else {}
-        said = ask(appliance, method, **{parameter: "ram0\0\x1b[2J", **more})["error"]
-        expect_in("ram0??[2J", said["message"], f"what {method} calls what is not there")
-        expect_true(said["message"].count("; ") == 1, "the message is whole")
+        _, said = appliance.refusal(method, **{parameter: "ram0\0\x1b[2J", **more})
+        expect_in("ram0??[2J", said, f"what {method} calls what is not there")
+        expect_true(said.count("; ") == 1, "the message is whole")
 
 
 @test()
@@ -545,13 +538,13 @@ def no_new_clients(box):
     appliance = start(box)
     with RawClient(appliance.address()) as client:
         client.greet().go()
-        expect(ask(appliance, "blockd.listen", on=False)["result"], {"listening": False}, "it")
+        expect(appliance.ask("blockd.listen", on=False), {"listening": False}, "it")
         with RawClient(appliance.address()) as other:
             other.expect_disconnect("a new client", most_bytes=0)
         expect(appliance.blockd("connections_turned_away"), 1, "those that were turned away")
         expect(appliance.blockd("connections_refused"), 0, "those that found no slot")
         client.request(raw_nbd.READ, 0, 512)
         expect(client.reply().error, 0, "a read of the one that is connected")
-        ask(appliance, "blockd.listen", on=True)
+        appliance.ask("blockd.listen", on=True)
         with RawClient(appliance.address()) as other:
             other.greet().go()

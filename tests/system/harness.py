@@ -22,8 +22,15 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+
+import bedplate
+from bedplate import counters
 
 BEDPLATE = os.path.abspath(os.environ.get("BEDPLATE", "build/release/bedplate"))
 BOUND_SECONDS = 60  # bound of any wait, far above any real duration
@@ -506,7 +513,26 @@ class Appliance:
                                  "--directory", self.runtime_directory).stdout
 
     def stats(self):
-        return json.loads(self.stats_text("--json"))
+        """The same as stats_text("--json"), without the audit."""
+        return counters.read(self.configuration["appliance"]["name"],
+                             self.runtime_directory).stats()
+
+    def audit(self):
+        return json.loads(self.stats_text("--json"))["audit"]
+
+    def ask(self, method, **parameters):
+        """The result of a method of the control socket."""
+        with bedplate.Control.open(self.configuration["appliance"]["name"],
+                                   self.runtime_directory) as control:
+            return control.call(method, **parameters)
+
+    def refusal(self, method, **parameters):
+        """The code and the message of a refused request."""
+        try:
+            result = self.ask(method, **parameters)
+        except bedplate.Error as error:
+            return error.code, error.answer
+        raise Failure(f"{method} is not refused: {shorten(result)}")
 
     def blockd(self, counter):
         return self.stats()["services"]["blockd"][counter]
