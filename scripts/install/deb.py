@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the Debian packages bedplate and libbedplate-dev. Usage: deb.py VERSION FOLDER
+"""Builds the Debian packages bedplate, libbedplate-dev and python3-bedplate.
 
-Both are parts of one `make install`; dpkg-deb packs them. Lintian reports nothing beyond
-the overrides below, each of which has its reason.
+    deb.py VERSION FOLDER
+
+They are parts of one `make install`; dpkg-deb packs them. Lintian reports nothing beyond the
+overrides below, each of which has its reason.
 """
 
 import glob
@@ -12,6 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -48,6 +51,19 @@ PACKAGES = {
                        " or join such a pool: archives, headers for C++ and C, pkg-config files\n"
                        " and a CMake package.",
         "overrides": {},
+    },
+    "python3-bedplate": {
+        "section": "python", "depends": "python3 (>= 3.11)",
+        "recommends": "bedplate",
+        "parts": ("lib/python3",),
+        "description": "counters, control and messages of bedplate's appliances for Python\n"
+                       " For operators and tests of bedplate's appliances: reads their counters,\n"
+                       " asks them over their control socket, joins their pool of memory, and\n"
+                       " exchanges messages there; lent memory is read without a copy.",
+        "overrides": {},
+        # The interpreter's files are compiled where they are installed, for its version there.
+        "scripts": {"postinst": "py3compile -p python3-bedplate",
+                    "prerm": "py3clean -p python3-bedplate"},
     },
 }
 COPYRIGHT = """Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -95,6 +111,10 @@ def mimalloc_licence():
     return f"Copyright: {owner.removeprefix('Copyright (c) ')}\nLicense: Expat\n{body}\n"
 
 
+def is_shared_object(path):
+    return ".so" in os.path.basename(path)
+
+
 def strip(folder):
     for path in files_below(folder):
         if path.endswith(".a"):
@@ -102,6 +122,9 @@ def strip(folder):
                            check=True)
         elif path.endswith("/bin/bedplate"):
             subprocess.run(["strip", "--remove-section=.comment", path], check=True)
+        elif is_shared_object(path):
+            subprocess.run(["strip", "--strip-unneeded", "--remove-section=.comment", path],
+                           check=True)
 
 
 def documents(root, name, package, version):
@@ -122,13 +145,27 @@ def built_using():
     return ", ".join(sorted(sources))
 
 
+def shared_libraries(root):
+    """The packages with the libraries that the shared objects below `root` need."""
+    objects = [path for path in files_below(root) if is_shared_object(path)]
+    if not objects:
+        return ""
+    os.makedirs(f"{root}/DEBIAN", exist_ok=True)  # the tool recognises a package's root by it
+    with tempfile.TemporaryDirectory() as folder:  # and looks for the source of a package
+        write(f"{folder}/debian/control", "Source: bedplate\n\nPackage: bedplate\n"
+              "Architecture: any\n")
+        found = subprocess.run(["dpkg-shlibdeps", "-O", "--ignore-missing-info", *objects],
+                               capture_output=True, text=True, check=True, cwd=folder).stdout
+    return f", {found.strip().removeprefix('shlibs:Depends=')}"
+
+
 def control(root, name, package, version):
     files = files_below(root)
     kib = sum(os.path.getsize(path) for path in files) // 1024
     fields = {"Package": name, "Version": version, "Architecture": said("dpkg",
               "--print-architecture"), "Maintainer": MAINTAINER, "Installed-Size": kib,
               "Section": package["section"], "Priority": "optional",
-              "Depends": package["depends"], "Recommends": package["recommends"],
+              "Depends": package["depends"] + shared_libraries(root), "Recommends": package["recommends"],
               "Built-Using": built_using() if name == "bedplate" else "",
               "Description": package["description"]}
     sums = []
@@ -138,6 +175,8 @@ def control(root, name, package, version):
     write(f"{root}/DEBIAN/control", "".join(f"{field}: {value}\n" for field, value in
                                             fields.items() if value != ""))
     write(f"{root}/DEBIAN/md5sums", "".join(sums))
+    for script, command in package.get("scripts", {}).items():
+        write(f"{root}/DEBIAN/{script}", f"#!/bin/sh\nset -e\n{command}\n", 0o755)
 
 
 def main():

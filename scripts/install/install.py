@@ -2,9 +2,9 @@
 """Installs the build: `make install` calls it, with the link lines of scripts/mk/flags.mk.
 
 It installs the program, the archives, the public headers, pkg-config files and the CMake package,
-manual pages, completion, a systemd unit, documents with examples, and licences, and nothing outside
-DESTDIR. A debug build is installed beside a release: its archives alone, in a folder of their own,
-with pkg-config files for them.
+the Python package, manual pages, completion, a systemd unit, documents with examples, and licences,
+and nothing outside DESTDIR. A debug build is installed beside a release: its archives alone, in a
+folder of their own, with pkg-config files for them.
 """
 
 import argparse
@@ -31,7 +31,7 @@ MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
 def arguments():
     parser = argparse.ArgumentParser()
     for name in ("build", "mimalloc", "version", "destdir", "prefix", "libdir", "unitdir",
-                 "libraries", "malloc-link", "init-link", "verbs-link", "verbs-libraries",
+                 "pythondir", "libraries", "malloc-link", "init-link", "verbs-link", "verbs-libraries",
                  "static-verbs", "dpdk-link", "dpdk-libraries", "tls-link", "tls-libraries"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--debug", action="store_true", help="the build is a debug build")
@@ -145,6 +145,13 @@ class Installer:
         self.write(f"{options.unitdir}/bedplate@.service",
                    manuals.said(program, "--unit", f"{self.prefix}/bin/bedplate"))
 
+    def python(self):
+        source = os.path.join(self.options.build, "python/bedplate")
+        folder = f"{self.options.pythondir}/bedplate"
+        shutil.rmtree(self.options.destdir + folder, ignore_errors=True)
+        for name in glob.glob("*.*", root_dir=source):  # __pycache__ may be there
+            self.copy(os.path.join(source, name), f"{folder}/{name}")
+
     def licences(self):
         folder = f"{self.prefix}/share/doc/bedplate"
         self.copy(os.path.join(self.options.mimalloc, "LICENSE"), f"{folder}/LICENSE.mimalloc")
@@ -168,6 +175,7 @@ def main():
     installer.development()
     if not options.debug:
         installer.program()
+        installer.python()
         installer.image()
         installer.licences()
         installer.documents()

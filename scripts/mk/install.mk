@@ -9,11 +9,14 @@ endif
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+# Debian's own packages share one folder for all versions of Python; others have one for each.
+PYTHON_VERSION = $(shell /usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+PYTHONDIR ?= $(PREFIX)/lib/python$(if $(filter /usr,$(PREFIX)),3,$(PYTHON_VERSION))/dist-packages
 DESTDIR ?=
 
 INSTALL = scripts/install/install.py --build $(BUILD) --mimalloc $(MIMALLOC) \
           --version $(VERSION) --destdir "$(DESTDIR)" --prefix "$(PREFIX)" --libdir "$(LIBDIR)" \
-          --unitdir "$(UNITDIR)" --libraries="$(LIBRARIES)" \
+          --unitdir "$(UNITDIR)" --pythondir "$(PYTHONDIR)" --libraries="$(LIBRARIES)" \
           --malloc-link="$(MALLOC_LINK)" --init-link="$(INIT_LINK)" \
           --verbs-link="$(VERBS_LINK)" --verbs-libraries="$(VERBS_LIBRARIES)" \
           --static-verbs="$(STATIC_VERBS)" \

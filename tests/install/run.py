@@ -37,6 +37,8 @@ KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS, *TLS_KINDS)
 BOUND_SECONDS = 120  # only a hang reaches it
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
            "bedplate-dpdk", "bedplate-tls")
+PYTHON_PARTS = ("__init__.py", "_joined.abi3.so", "_joined.pyi", "control.py", "counters.py",
+                "error.py", "joined.py", "libbedplate-join.so.0", "py.typed")
 IMAGE_PARTS = ("build.py", "kernel.sh", "modules.py", "newc.py", "progress.py", "run.sh")
 SOURCES = ("tests/install/echo_service.cc", "apps/examples/ping.c", "apps/examples/store.c", "tests/install/Makefile",
            "tests/install/CMakeLists.txt", "tests/install/meson.build")
@@ -411,6 +413,7 @@ def check_private(installation):
     expect(sorted(files), sorted([
         "usr/bin/bedplate", "usr/bin/bedplate-image",
         *(f"usr/share/bedplate/image/{part}" for part in IMAGE_PARTS),
+        *(f"usr/lib/python3/dist-packages/bedplate/{part}" for part in PYTHON_PARTS),
         *(f"usr/lib/lib{module}.a" for module in MODULES),
         *(f"usr/lib/pkgconfig/{module}.pc" for module in MODULES),
         "usr/lib/cmake/Bedplate/BedplateConfig.cmake",
@@ -533,6 +536,46 @@ def check_language(installation, compiler, source, expected):
             expect(run([program]), expected, f"where the memory of {name} is, by {line}")
 
 
+# Reads a counter, calls a method, and exchanges greetings with ping.
+PYTHON = """
+import sys
+from bedplate import Control, counters, joined
+directory = sys.argv[1]
+print(counters.read("echo", directory).find("pool")["sealed"].value)
+with Control.open("echo", directory) as control:
+    print(control.call("echo.admit", clients=4)["admitted"])
+with joined.join(f"{directory}/echo.join", "ann") as process:
+    bob = process.connect("bob", timeout=60)
+    for i in range(3):
+        bob.send(1, f"ann says hello {i}".encode())
+    heard = []
+    while len(heard) < 3:
+        heard += process.receive(timeout=60)
+    print([message.payload.decode() for message in heard])
+"""
+
+
+def check_python(installation, builds):
+    """The installed Python package reads, asks and joins a service that was built by make."""
+    folder = builds["make"].result()
+    with tempfile.TemporaryDirectory() as home, \
+            Service(os.path.join(folder, "echo-dynamic"), home) as service:
+        ping = subprocess.Popen([os.path.join(folder, "ping-dynamic"), f"{home}/run/echo.join",
+                                 "bob", "ann"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True)
+        try:
+            told = run(["/usr/bin/python3", "-B", "-c", PYTHON, f"{home}/run"], environment={
+                "PYTHONPATH": os.path.join(installation.prefix, "lib/python3/dist-packages")})
+            expect(told.splitlines(), ["True", "4", str([f"bob says hello {i}" for i in range(3)])],
+                   "what Python prints")
+            heard, _ = ping.communicate(timeout=BOUND_SECONDS)
+            expect(ping.returncode, 0, f"the exit code of ping, which says\n{heard}")
+        finally:
+            ping.kill()
+            ping.wait()
+        service.stop()
+
+
 def check_manuals(installation):
     """The pages name every command, every option and every key."""
     def words_of(page):
@@ -653,7 +696,7 @@ def check_packages():
         raise AssertionError("lintian is not installed (scripts/setup.sh check)")
     run(["make", "--no-print-directory", "deb"], cwd=ROOT)
     packages = glob.glob(os.path.join(ROOT, "build/deb/*.deb"))
-    expect(len(packages), 2, "the number of packages")
+    expect(len(packages), 3, "the number of packages")
     told = run(["lintian", "--allow-root", "--fail-on", "error,warning", *packages])
     expect(told, "", "what lintian says")
 
@@ -677,6 +720,7 @@ def tests(installation, builds):
         for kind in KINDS:
             yield f"{tool}, {kind}", functools.partial(check_programs, installation,
                                                            builds, tool, kind)
+    yield "python", lambda: check_python(installation, builds)
     for name in IMAGE_SERVICES:
         yield f"image of {name}", functools.partial(check_image, installation, builds, name)
     if os.path.exists(os.path.join(ROOT, "scripts/install/deb.py")):
@@ -696,8 +740,8 @@ def main():
             builds = {tool: pool.submit(installation.build, tool)
                       for tool in ("make", "cmake", "meson")
                       if any(pattern in f"{tool}, {kind}" for kind in KINDS) or
-                      (tool == "make" and any(pattern in f"image of {name}"
-                                              for name in IMAGE_SERVICES))}
+                      (tool == "make" and any(pattern in name for name in (
+                          "python", *(f"image of {name}" for name in IMAGE_SERVICES))))}
             for name, test in tests(installation, builds):
                 if pattern not in name or only and name not in only:
                     continue
