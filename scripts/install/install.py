@@ -8,6 +8,7 @@ folder of their own, with pkg-config files for them.
 """
 
 import argparse
+import glob
 import os
 import shutil
 import sys
