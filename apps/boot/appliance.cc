@@ -295,7 +295,10 @@ Result<void> Appliance::make_messengers() {
                                   source_counters(i, "messages"));
   }
   if (plan_.has_shard_group) {
-    BP_TRY(shard_group_.create(configuration_, process_pool(), shards_, messengers_, counters_));
+    std::vector<Doorbell*> doorbells;
+    for (const auto& shard : shards_) doorbells.push_back(&shard->loop().doorbell());
+    BP_TRY(shard_group_.create(configuration_, process_pool(), std::move(doorbells), messengers_,
+                               counters_));
   }
   reached(Step::kMessengers);
   return {};
@@ -309,9 +312,14 @@ Result<void> Appliance::create_services() {
   if (has_messages) leave_boot_heap();
   BP_ASSERT(step_ == Step::kMessaging && opened_.listeners.size() == plan_.services.size());
   drains_.create(configuration_.services);
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    Shard& shard = *shards_[i];
+    shard_parts_.push_back({shard.loop(), shard.sockets(), shard.files(), shard.trace_ring(),
+                            messengers_[i] ? &messengers_[i]->messenger() : nullptr});
+  }
   const ServiceRuntime runtime = {
-      configuration_,      plan_,     process_pool(), shards_, messengers_,
-      plan_.message_names, counters_, *peers_,        vfio_,   drains_};
+      configuration_, plan_,   process_pool(), shard_parts_, plan_.message_names,
+      counters_,      *peers_, vfio_,          drains_};
   for (size_t i = 0; i < plan_.services.size(); ++i) {
     const ServiceNeeds& needs = plan_.services[i];
     const HeapOwnerScope scope(heap_owner_of(*needs.service));

@@ -152,6 +152,7 @@ class Appliance {
   ApplianceSignals signals_;
   std::vector<std::unique_ptr<TlsServer>> tls_;  // of each service; nullptr: none
   // Declared after what they use, so that the shards stop first at destruction.
+  std::vector<ShardParts> shard_parts_;  // lent to the contexts
   std::vector<std::unique_ptr<ServiceContext>> contexts_;
   std::vector<std::unique_ptr<ShardMessenger>> messengers_;  // of each shard; nullptr: none
   ShardGroup shard_group_;

@@ -5,8 +5,6 @@
 #include "apps/boot/appliance_plan.h"
 #include "apps/boot/peers.h"
 #include "apps/boot/runtime_counters.h"
-#include "apps/boot/shard.h"
-#include "apps/boot/shard_messenger.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/listeners.h"
 #include "apps/services/tls_part.h"
@@ -34,7 +32,6 @@ ServiceContext::ServiceContext(const ServiceNeeds& needs, const ServiceRuntime& 
   BP_DCHECK(needs.service != nullptr && needs.shards.size() == runtime.shards.size());
   BP_DCHECK(listeners.size() == needs.listens.size());
   BP_DCHECK(datagrams.size() == needs.datagrams.size());
-  BP_DCHECK(runtime.messengers.size() == runtime.shards.size());
   for (uint32_t shard = 0; shard < askers_.size(); ++shard) {
     askers_[shard].create(loop(shard), needs_.shards[shard].questions);
   }
@@ -74,12 +71,12 @@ void ServiceContext::require_unsealed(const char* function) const noexcept {
 
 EventLoop& ServiceContext::loop(uint32_t shard) noexcept {
   require_shard(shard, "loop");
-  return runtime_.shards[shard]->loop();
+  return runtime_.shards[shard].loop;
 }
 
 StreamSockets& ServiceContext::sockets(uint32_t shard) noexcept {
   require_shard(shard, "sockets");
-  return runtime_.shards[shard]->sockets();
+  return runtime_.shards[shard].sockets;
 }
 
 Error ServiceContext::defect(const std::string& doing, const char* answer) const {
@@ -220,7 +217,7 @@ Result<void> ServiceContext::created() {
 Result<File*> ServiceContext::file(std::string_view name) const {
   for (const FileNeed& need : needs_.files) {
     if (need.plan.name != name) continue;
-    File* file = runtime_.shards[need.shard]->files().find(file_name(needs_.name, need.plan));
+    File* file = runtime_.shards[need.shard].files.find(file_name(needs_.name, need.plan));
     BP_ASSERT(file != nullptr);
     BP_DCHECK(need.shard < shard_count());
     return file;
@@ -236,7 +233,7 @@ Result<TraceWriter> ServiceContext::trace(uint32_t shard) const {
   const auto is_it = [this](const auto& source) { return source.service == needs_.name; };
   const auto found = std::find_if(sources.begin(), sources.end(), is_it);
   if (found == sources.end()) return defect("tracing its requests", "it has planned no traces");
-  return TraceWriter(runtime_.shards[shard]->trace_ring(),
+  return TraceWriter(runtime_.shards[shard].trace_ring,
                      static_cast<uint8_t>(found - sources.begin()));
 }
 
@@ -260,8 +257,8 @@ Result<Messenger*> ServiceContext::messenger(uint32_t shard) noexcept {
   if (!needs_.shards[shard].has_messages) {
     return defect("exchanging messages on shard " + name, "it has planned none there");
   }
-  BP_DCHECK(runtime_.messengers[shard] != nullptr);  // make_messengers() reads the same needs
-  return &runtime_.messengers[shard]->messenger();
+  BP_DCHECK(runtime_.shards[shard].messenger != nullptr);  // make_messengers() reads the same needs
+  return runtime_.shards[shard].messenger;
 }
 
 Result<AmId> ServiceContext::message(std::string_view name) const {

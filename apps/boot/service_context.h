@@ -36,21 +36,27 @@ class Listeners;
 class Peers;
 class PinnedPool;
 class ServiceDrains;
-class Shard;
-class ShardMessenger;
 class StreamLayers;
 class TlsServer;
 class UdpSocket;
 class VerbsProvider;
 class VfioPool;
 
+// The parts of a shard that are lent to services: those of boot/shard.h, or of a test.
+struct ShardParts {
+  EventLoop& loop;
+  StreamSockets& sockets;
+  Files& files;
+  TraceRing* trace_ring = nullptr;  // nullptr: no traces are kept
+  Messenger* messenger = nullptr;   // nullptr: nobody exchanges messages on this shard
+};
+
 // The parts of the runtime that are lent to all services.
 struct ServiceRuntime {
   const Configuration& configuration;
   const AppliancePlan& plan;
   PinnedPool& pool;
-  std::span<const std::unique_ptr<Shard>> shards;
-  std::span<const std::unique_ptr<ShardMessenger>> messengers;  // of each shard; nullptr: none
+  std::span<const ShardParts> shards;
   const MessageNames& message_names;
   CountersFile& counters;
   Peers& peers;

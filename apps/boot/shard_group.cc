@@ -1,7 +1,10 @@
 #include "apps/boot/shard_group.h"
 
+#include <utility>
+
 #include <unistd.h>
 
+#include "apps/boot/runtime_counters.h"
 #include "platform/numa.h"
 
 namespace bedplate {
@@ -29,13 +32,19 @@ SegmentRequest plan_shard_group(const Configuration& configuration) {
       {configuration.pool.pages, node_of_cpu(configuration.shards[0].cpu)}};
 }
 
+ShardGroup::~ShardGroup() {
+  members_.clear();
+  if (table_ != nullptr) table_->release_owner_life();
+}
+
 Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& pool,
-                                std::span<const std::unique_ptr<Shard>> shards,
+                                std::vector<Doorbell*> doorbells,
                                 std::span<const std::unique_ptr<ShardMessenger>> messengers,
                                 CountersFile& counters) {
-  BP_ASSERT(members_.empty() && !pool.is_sealed() && messengers.size() == shards.size());
+  BP_ASSERT(members_.empty() && !pool.is_sealed() && messengers.size() == doorbells.size());
   const GroupShape shape = shape_of(configuration);
-  BP_ASSERT(shape.member_count == shards.size());
+  BP_ASSERT(shape.member_count == doorbells.size());
+  doorbells_ = std::move(doorbells);
   Segment& segment = *pool.find_segment(kSegment);
   BP_ASSERT(segment.carved_bytes == 0);
   BP_TRY_ASSIGN(const PoolId id, make_pool_id());
@@ -46,9 +55,9 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
   const BellFence fence = join_bell_fence().ok() ? BellFence::kSleeper : BellFence::kBoth;
   const GroupSegment group = GroupSegment::create(lanes, shape, id, fence);
   BP_TRY(table.hold_owner_life());
+  table_ = &table;
   const auto pid = static_cast<uint32_t>(getpid());
   for (uint32_t i = 0; i < shape.member_count; ++i) {
-    doorbells_.push_back(&shards[i]->loop().doorbell());
     if (messengers[i] == nullptr) continue;
     BP_ASSERT(table.state(i) == MemberState::kFree);
     group.reset_member(i);
@@ -70,7 +79,7 @@ Result<void> ShardGroup::create(const Configuration& configuration, PinnedPool& 
     BP_TRY(members_.back()->create(options, messengers[i]->messenger().dispatcher()));
     messengers[i]->add_group(*members_.back());
   }
-  BP_ASSERT(members_.size() > 1 && doorbells_.size() == shape.member_count);
+  BP_ASSERT(members_.size() > 1);
   return {};
 }
 

@@ -12,10 +12,10 @@
 #include <span>
 #include <vector>
 
-#include "apps/boot/shard.h"
 #include "apps/boot/shard_messenger.h"
 #include "apps/configuration/configuration.h"
 #include "apps/counters/counters_file.h"
+#include "pinned_pool/join/membership.h"
 #include "pinned_pool/pinned_pool.h"
 #include "pinned_pool/plan.h"
 
@@ -29,17 +29,21 @@ class ShardGroup {
   ShardGroup() noexcept = default;
   ShardGroup(const ShardGroup&) = delete;
   ShardGroup& operator=(const ShardGroup&) = delete;
+  // Requires: the thread that called create(); the loops do not run.
+  ~ShardGroup();
 
   // Makes the group and adds its members to `messengers`, one for each shard (nullptr: the shard
-  // exchanges no messages). Requires: `pool` is reserved as planned and not sealed; the loops do
-  // not run; the calling thread lives as long as the loops; `counters` was made for the plan; two
-  // messengers or more. Errors: OwnerLife::hold's; no random number for the group's id.
+  // exchanges no messages). `doorbells`: of the shards' loops. Requires: `pool` is reserved as
+  // planned and not sealed; the loops do not run; the calling thread lives as long as the loops;
+  // `counters` was made for the plan; two messengers or more. Errors: OwnerLife::hold's; no random
+  // number for the group's id.
   Result<void> create(const Configuration& configuration, PinnedPool& pool,
-                      std::span<const std::unique_ptr<Shard>> shards,
+                      std::vector<Doorbell*> doorbells,
                       std::span<const std::unique_ptr<ShardMessenger>> messengers,
                       CountersFile& counters);
 
  private:
+  MembersTable* table_ = nullptr;  // whose owner is this thread
   std::vector<Doorbell*> doorbells_;
   std::vector<std::unique_ptr<ShmProvider>> members_;
 };

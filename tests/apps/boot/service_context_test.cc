@@ -99,21 +99,21 @@ TEST(ServiceContext, GetsWhatItHasPlannedOnceAndNothingElse) {
   CountersFile counters;
   CHECK(counters.create(lock, made.value().counters(), made.value().traces).ok());
   Peers peers;
-  std::vector<std::unique_ptr<Shard>> shards;
-  shards.push_back(std::make_unique<Shard>());
+  const auto shard = std::make_unique<Shard>();
   ShardOptions options;
   options.settings = configuration.shards[0];
   options.event_loop.sockets = SocketBackendChoice::kEpoll;
   options.source_count = 3;
   options.trace_records = counters.trace_records(0);
   options.counters = &counters.runtime<ShardCounters>("shard", configuration.shards[0].name);
-  CHECK(shards[0]->create(options).ok());
-  const std::vector<std::unique_ptr<ShardMessenger>> messengers(1);
+  CHECK(shard->create(options).ok());
+  const ShardParts parts[] = {
+      {shard->loop(), shard->sockets(), shard->files(), shard->trace_ring()}};
   VfioPool vfio(*pool);
   ServiceDrains drains;
   Fd datagrams[3];  // no socket is opened ahead
   const ServiceRuntime runtime = {
-      configuration, made.value(), *pool, shards, messengers, made.value().message_names,
+      configuration, made.value(), *pool, parts, made.value().message_names,
       counters,      peers,        vfio,  drains};
   FakeTls tls;
   ServiceContext context(needs, runtime, {}, datagrams, &tls);
