@@ -31,7 +31,7 @@ Result<void> EventLoop::create(const EventLoopOptions& options) {
   if (options_.counters == nullptr) options_.counters = &own_counters_;
   sources_ = std::make_unique<SourceSlot[]>(options.source_count_max);
   if (options.plan != nullptr) timers_.reserve(*options.plan);
-  now_ns_ = monotonic_ns();
+  counted_ns_ = now_ns_ = read_clock();
   return doorbell_.create();
 }
 
@@ -82,10 +82,10 @@ uint32_t EventLoop::poll_once() noexcept {
 uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
   BP_DCHECK(!is_sample || (has_fresh_time_ && rounds_to_measure_ == 0));
   const bool is_each_timed = stall_watch_.is_timing(now_ns_);
-  const uint64_t begin_ns = is_sample ? now_ns_ : monotonic_ns();
+  const uint64_t begin_ns = is_sample ? now_ns_ : read_clock();
   uint64_t before_ns = begin_ns;
   const auto take_time = [&](uint32_t bit, const char* name, OwnerSet askers = 0) {
-    const uint64_t after_ns = monotonic_ns();
+    const uint64_t after_ns = read_clock();
     if (is_each_timed && stall_watch_.mark(after_ns, name, askers)) count_stall(bit);
     return after_ns - std::exchange(before_ns, after_ns);
   };
@@ -156,7 +156,7 @@ uint64_t EventLoop::counted_awake_ns() const noexcept {
 }
 
 void EventLoop::begin_counting() noexcept {
-  counted_ns_ = cpu_looked_ns_ = now_ns_ = monotonic_ns();
+  counted_ns_ = cpu_looked_ns_ = now_ns_ = read_clock();
   cpu_ns_ = thread_cpu_ns();
   cpu_counted_ns_ = counted_awake_ns();
 }
@@ -173,7 +173,7 @@ void EventLoop::count_work_of_sleeps() noexcept {
 }
 
 void EventLoop::check_time() noexcept {
-  now_ns_ = monotonic_ns();
+  now_ns_ = read_clock();
   count_time();
   if (stall_watch_.is_too_long(now_ns_)) [[unlikely]] {
     char text[256];
@@ -200,7 +200,7 @@ uint32_t EventLoop::expire_timers() noexcept {
   timer_askers_ |= of_services | of_runtime;
   note_work(kTimersBit, count);
   if (stall_watch_.is_timing(now_ns_) &&
-      stall_watch_.mark(monotonic_ns(), kTimer, of_services | of_runtime)) {
+      stall_watch_.mark(read_clock(), kTimer, of_services | of_runtime)) {
     count_stall(kTimersBit);
   }
   return count;
@@ -213,17 +213,16 @@ uint64_t EventLoop::sleep_deadline_ns() const noexcept {
   }
   const uint64_t timer_ns = std::min(timers_.next_deadline_ns(), own_timers_.next_deadline_ns());
   if (limit_ns == PollSource::kUnlimitedNs) return timer_ns;
-  return std::min(timer_ns, monotonic_ns() + limit_ns);
+  return std::min(timer_ns, read_clock() + limit_ns);
 }
 
 void EventLoop::return_pages_before(uint64_t deadline_ns) noexcept {
-  if (deadline_ns != TimerQueue::kNever && deadline_ns < monotonic_ns() + kLongSleepNs) return;
+  if (deadline_ns != TimerQueue::kNever && deadline_ns < read_clock() + kLongSleepNs) return;
   may_have_pages_ = false;
   return_empty_pages();
 }
 
-void EventLoop::sleep() noexcept {
-  BP_KEEPS_VALID(*this);
+void EventLoop::announce_sleep() noexcept {
   has_fresh_time_ = false;  // announcing takes its time
   // The doorbell first: a source may have another thread that rings it.
   doorbell_.announce_sleep();
@@ -231,6 +230,16 @@ void EventLoop::sleep() noexcept {
     follow_heap_owner(sources_[i].asker);  // it may start a watch
     sources_[i].source->announce_sleep();
   }
+}
+
+void EventLoop::announce_awake() noexcept {
+  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_awake();
+  doorbell_.announce_awake();
+}
+
+void EventLoop::sleep() noexcept {
+  BP_KEEPS_VALID(*this);
+  announce_sleep();
   // A thread that published before it saw the announcement did not ring: look once more.
   if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
     options_.counters->sleeps.add(1);
@@ -240,14 +249,13 @@ void EventLoop::sleep() noexcept {
     options_.counters->is_asleep.set(1);
     sleeper_->sleep_until(deadline_ns);
     options_.counters->is_asleep.set(0);
-    counted_ns_ = now_ns_ = monotonic_ns();
+    counted_ns_ = now_ns_ = read_clock();
     stall_watch_.skip(now_ns_);
   } else {
     may_have_pages_ = true;
     check_time();
   }
-  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_awake();
-  doorbell_.announce_awake();
+  announce_awake();
 }
 
 // Whether to spin in this idle period. A spin pays if work comes soon. If no work comes, because
@@ -299,6 +307,19 @@ void EventLoop::run() noexcept {
     spin_until_ns = 0;
   }
   count_work_of_sleeps();
+}
+
+uint32_t EventLoop::run_round() noexcept {
+  const ThreadOwner::Hold hold(owner_);
+  BP_KEEPS_VALID(*this);
+  uint32_t work = poll_once();
+  check_time();
+  work += expire_timers();
+  if (work > 0) return work;
+  announce_sleep();
+  work = poll_once();
+  announce_awake();
+  return work;
 }
 
 }  // namespace bedplate

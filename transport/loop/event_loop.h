@@ -88,6 +88,8 @@ struct EventLoopOptions {
   // outlives the loop. nullptr: the loop is no shard's.
   ShardPlan* plan = nullptr;
   EventLoopCounters* counters = nullptr;  // outlive the loop; may be nullptr
+  // The time, set by a test; nullptr: the loop reads the machine's clock. Outlives the loop.
+  const uint64_t* test_clock_ns = nullptr;
 };
 
 // Threads: before run() any one; then the thread of run(). Any thread: stop(), submit() and
@@ -112,6 +114,10 @@ class EventLoop {
   // Runs until stop(), on the calling thread, which is the loop's from then on. Requires: a
   // sleeper; called once.
   void run() noexcept;
+  // One round of run(), for a test that drives the loop itself. If there is nothing to do, it looks
+  // once more, as before a sleep, but does not sleep. Returns how much there was to do. Requires:
+  // run() was not called. Threads: one at a time.
+  uint32_t run_round() noexcept;
   // Makes run() return after its present iteration. After an earlier stop(), run() returns at once.
   // Threads: any.
   void stop() noexcept;
@@ -157,7 +163,7 @@ class EventLoop {
   // once for a whole batch. Threads: the loop's own. Cost: a clock call.
   uint64_t look_at_clock() noexcept {
     BP_DREQUIRE_THREAD(is_own_thread(), "EventLoop::look_at_clock");
-    return now_ns_ = monotonic_ns();
+    return now_ns_ = read_clock();
   }
 
   // The loop measures one in this many rounds with work: it looks at the clock after each source
@@ -189,6 +195,9 @@ class EventLoop {
   // After this many failed spins the loop still spins in one idle period of 2^8.
   static constexpr uint32_t kFailedSpinsMax = 8;
 
+  uint64_t read_clock() const noexcept {
+    return BP_LIKELY(options_.test_clock_ns == nullptr) ? monotonic_ns() : *options_.test_clock_ns;
+  }
   uint32_t poll_once() noexcept;
   uint32_t poll_timed(bool is_sample) noexcept;
   uint32_t run_calls() noexcept;
@@ -201,6 +210,8 @@ class EventLoop {
   uint32_t expire_timers() noexcept;
   void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
   const char* those_with_work(char* text, size_t text_bytes) const noexcept;
+  void announce_sleep() noexcept;
+  void announce_awake() noexcept;
   void sleep() noexcept;
   void return_pages_before(uint64_t deadline_ns) noexcept;
   uint64_t sleep_deadline_ns() const noexcept;

@@ -5,7 +5,6 @@
 #include <poll.h>
 
 #include "platform/assert.h"
-#include "platform/clock.h"
 #include "platform/file.h"
 
 namespace bedplate {
@@ -62,7 +61,7 @@ int start_connecting(StreamSockets& sockets, EventLoop& loop, Connecting& connec
   if (connecting.time_ns_max > 0) {
     connecting.limit.context = &connecting;
     connecting.limit.expired = &too_late;
-    loop.own_timers().arm(connecting.limit, monotonic_ns() + connecting.time_ns_max);
+    loop.own_timers().arm(connecting.limit, loop.look_at_clock() + connecting.time_ns_max);
   }
   return 0;
 }

@@ -3,7 +3,6 @@
 #include <cerrno>
 
 #include "platform/assert.h"
-#include "platform/clock.h"
 #include "transport/loop/shard_plan.h"
 #include "transport/sockets/socket_address.h"
 
@@ -27,7 +26,7 @@ void StreamSockets::retry_listening(StreamListener& listener) noexcept {
     follow_heap_owner(waiting.asker);
     waiting.backend->start_listening(waiting);
   };
-  options_.loop->own_timers().arm(listener.retry, monotonic_ns() + kPauseNs);
+  options_.loop->own_timers().arm(listener.retry, options_.loop->look_at_clock() + kPauseNs);
 }
 
 int StreamSockets::count_attached(StreamSocket& socket) noexcept {

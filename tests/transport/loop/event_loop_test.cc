@@ -37,6 +37,30 @@ TEST(EventLoop, PollsItsSourcesInTheOrderInWhichTheyWereAdded) {
   CHECK_EQUAL(2, counters.iterations.read());
 }
 
+TEST(EventLoop, ATestDrivesItRoundByRoundWithAClockOfItsOwn) {
+  uint64_t clock_ns = 5 * kNsPerSecond;
+  CHECK(loop.create({.counters = &counters, .test_clock_ns = &clock_ns}).ok());
+  loop.add_source(a, 1);
+  loop.timers().reserve_more(1);
+  uint32_t expired_count = 0;
+  Timer timer = {.expired = [](void* context) noexcept { ++*static_cast<uint32_t*>(context); },
+                 .context = &expired_count};
+  loop.timers().arm(timer, clock_ns + 10);
+  LONGS_EQUAL(0, loop.run_round());
+  clock_ns += 9;
+  LONGS_EQUAL(0, loop.run_round());
+  CHECK_EQUAL(clock_ns, loop.now_ns());
+  ++clock_ns;
+  LONGS_EQUAL(1, loop.run_round());
+  LONGS_EQUAL(1, expired_count);
+  a.work = 3;
+  LONGS_EQUAL(3, loop.run_round());
+  ++clock_ns;
+  CHECK_EQUAL(clock_ns, loop.look_at_clock());
+  STRCMP_EQUAL("aaaaaa", journal.c_str());  // an idle round looks twice
+  CHECK_EQUAL(10, counters.spin_ns.read() + counters.busy_ns.read());
+}
+
 // The loop measures every sixteenth round with work. In that round it measures only the sources
 // that had work.
 TEST(EventLoop, MeasuresEverySixteenthRoundWithWork) {
