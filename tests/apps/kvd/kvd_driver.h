@@ -1,15 +1,12 @@
-// A session of kvd without a socket, for tests and the fuzzer: feeds it a text in parts, and
-// collects the answers.
+// A session of kvd without a socket, for tests and the fuzzer.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "apps/kvd/session_datapath.h"
+#include "apps/testing/session_peer.h"
 #include "tests/alloc/keyed_cache_rig.h"
 
 namespace bedplate::kvd {
@@ -43,47 +40,21 @@ class Client {
   Session& session() { return session_; }
   void sent() { session_.sent(cache_.now_ns()); }
 
-  // Moves up to `piece_max` bytes of *text into the session. Returns whether the session took any.
-  bool give(std::string_view* text, size_t piece_max) {
-    const StreamSession::Input input = session_.input();
-    size_t moved = 0;
-    for (uint32_t i = 0; i < input.piece_count; ++i) {
-      const size_t bytes = std::min({input.pieces[i].iov_len, text->size(), piece_max - moved});
-      std::memcpy(input.pieces[i].iov_base, text->data(), bytes);
-      text->remove_prefix(bytes);
-      moved += bytes;
-    }
-    if (moved > 0) session_.received(moved, cache_.now_ns());
-    return moved > 0;
-  }
-
-  // Receives all replies that the session can send now.
-  std::string take() {
-    std::string all;
-    for (auto pieces = session_.replies(); !pieces.empty(); pieces = session_.replies()) {
-      for (const iovec& piece : pieces) {
-        all.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
-      }
-      sent();
-    }
-    return all;
-  }
-
-  // Sends `text` in parts of `piece_max` bytes. Returns all replies.
-  std::string say(std::string_view text, size_t piece_max = ~size_t{0}) {
-    std::string all;
-    while (!text.empty()) {
-      const bool has_moved = give(&text, piece_max);
-      const std::string answer = take();
-      all += answer;
-      if (!has_moved && answer.empty()) break;
-    }
-    return all;
+  // As those of SessionPeer, at the time of the cache.
+  bool give(std::string_view* text, size_t piece_max) { return peer().give(text, piece_max) > 0; }
+  std::string say(std::string_view text, size_t piece_max = SIZE_MAX) {
+    return peer().say(text, piece_max);
   }
 
  private:
+  testing::SessionPeer& peer() {
+    peer_.now_ns = cache_.now_ns();
+    return peer_;
+  }
+
   KeyedCache& cache_;
   Session session_;
+  testing::SessionPeer peer_{session_};
 };
 
 }  // namespace bedplate::kvd

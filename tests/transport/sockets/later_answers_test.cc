@@ -3,11 +3,11 @@
 #include "transport/sockets/later_answers_datapath.h"
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "apps/testing/session_peer.h"
 #include "transport/sockets/stream_session_datapath.h"
 
 #include "CppUTest/TestHarness.h"
@@ -101,26 +101,18 @@ TEST_GROUP(LaterAnswers) {
   Deferring free{AnswerOrder::kAny};
 
   void give(Deferring & session, std::string_view text, uint64_t now_ns = 1000) {
+    testing::SessionPeer peer(session);
+    peer.now_ns = now_ns;
     while (!text.empty()) {
-      const StreamSession::Input input = session.input();
-      CHECK(input.piece_count > 0);
-      const size_t bytes = std::min(input.pieces[0].iov_len, text.size());
-      std::memcpy(input.pieces[0].iov_base, text.data(), bytes);
-      text.remove_prefix(bytes);
-      session.received(bytes, now_ns);
+      CHECK(peer.give(&text) > 0);
       CHECK(session.is_valid());
     }
   }
   std::string take(Deferring & session) {
-    std::string all;
-    for (auto pieces = session.replies(); !pieces.empty(); pieces = session.replies()) {
-      for (const iovec& piece : pieces) {
-        all.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
-      }
-      session.handed_over(2000);
-      session.sent(2000);
-      CHECK(session.is_valid());
-    }
+    testing::SessionPeer peer(session);
+    peer.now_ns = 2000;
+    const std::string all = peer.take();
+    CHECK(session.is_valid());
     return all;
   }
 };

@@ -2,11 +2,11 @@
 // loans, peers that do not read, and times.
 #include "transport/sockets/stream_session_datapath.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <vector>
+
+#include "apps/testing/session_peer.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -80,39 +80,15 @@ class Lines final : public StreamSession {
 
 TEST_GROUP(StreamSession) {
   Lines session;
+  testing::SessionPeer peer{session};
 
-  // Moves up to `piece_max` bytes of *text into the session. Returns their number.
-  size_t give(std::string_view * text, size_t piece_max = ~size_t{0}, uint64_t now_ns = 1000) {
-    const StreamSession::Input input = session.input();
-    size_t moved = 0;
-    for (uint32_t i = 0; i < input.piece_count; ++i) {
-      const size_t bytes = std::min({input.pieces[i].iov_len, text->size(), piece_max - moved});
-      std::memcpy(input.pieces[i].iov_base, text->data(), bytes);
-      text->remove_prefix(bytes);
-      moved += bytes;
-    }
-    if (moved > 0) session.received(moved, now_ns);
-    return moved;
+  size_t give(std::string_view * text, size_t piece_max = SIZE_MAX, uint64_t now_ns = 1000) {
+    peer.now_ns = now_ns;
+    return peer.give(text, piece_max);
   }
-  std::string take() {
-    std::string all;
-    for (auto pieces = session.replies(); !pieces.empty(); pieces = session.replies()) {
-      for (const iovec& piece : pieces) {
-        all.append(static_cast<const char*>(piece.iov_base), piece.iov_len);
-      }
-      session.sent(1000);
-    }
-    return all;
-  }
-  std::string say(std::string_view text, size_t piece_max = ~size_t{0}) {
-    std::string all;
-    for (bool goes_on = true; goes_on && !text.empty();) {
-      goes_on = give(&text, piece_max) > 0;
-      const std::string answer = take();
-      goes_on |= !answer.empty();
-      all += answer;
-    }
-    return all;
+  std::string take() { return peer.take(); }
+  std::string say(std::string_view text, size_t piece_max = SIZE_MAX) {
+    return peer.say(text, piece_max);
   }
 };
 
@@ -234,7 +210,7 @@ TEST(StreamSession, WhatASendAnswersIsTraced) {
   ring.create(records);
   session.trace_to(TraceWriter(&ring, 3));
   std::string_view text = "a\nb\n";
-  give(&text, ~size_t{0}, 1000);
+  give(&text, SIZE_MAX, 1000);
   CHECK(!session.replies().empty());
   session.handed_over(1640);
   CHECK_EQUAL(0, records[0].number);
