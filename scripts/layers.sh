@@ -59,6 +59,9 @@ complain "a part of apps/ includes a part above it" "$(
   grep -rnE '#include "apps/(blockd|tsrelay|program|bedplate|init|perf)/' apps/kvd
   grep -rnE '#include "apps/(blockd|kvd|program|bedplate|init|perf)/' apps/tsrelay
   true)"
+complain "a program includes code for tests" "$(
+  grep -rnE '#include "apps/testing/' platform pinned_pool alloc transport apps |
+    grep -vE '^apps/(testing/|examples/[a-z_]*_test\.)' || true)"
 
 datapath=$(find platform pinned_pool alloc transport apps -name '*_datapath.*')
 [ -n "$datapath" ] || { echo "layers: no data path files found"; exit 1; }

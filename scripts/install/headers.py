@@ -47,7 +47,10 @@ VERBS_ROOTS = ("transport/verbs/joined/joined_verbs.h", "transport/verbs/channel
                "apps/peers/verbs_settings.h")
 # Headers of libbedplate-dpdk.a; bedplate.hpp leaves them out, too.
 DPDK_ROOTS = ("apps/ports/port_service.h",)
-ALL_ROOTS = (*ROOTS, *OPTIONAL_ROOTS, *VERBS_ROOTS, *DPDK_ROOTS)
+# Headers of libbedplate-testing.a, for tests alone.
+TESTING_ROOTS = ("apps/testing/c_service.h", "apps/testing/session_peer.h",
+                 "apps/testing/test_appliance.h")
+ALL_ROOTS = (*ROOTS, *OPTIONAL_ROOTS, *VERBS_ROOTS, *DPDK_ROOTS, *TESTING_ROOTS)
 
 UMBRELLA = """\
 // Bedplate for programs in C++: a program of services (apps/program/program.h), its heap, and

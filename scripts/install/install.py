@@ -26,7 +26,7 @@ DOCS = "/usr/share/doc"
 DEBUG = "bedplate-debug"
 # One archive and one .pc file each.
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
-           "bedplate-dpdk", "bedplate-tls")
+           "bedplate-dpdk", "bedplate-tls", "bedplate-testing")
 
 
 def arguments():

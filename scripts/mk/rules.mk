@@ -23,6 +23,7 @@ INIT_LIBRARY := $(BUILD)/libbedplate-init.a
 TSRELAY_LIBRARY := $(BUILD)/libbedplate-tsrelay.a
 DPDK_LIBRARY := $(BUILD)/libbedplate-dpdk.a
 TLS_LIBRARY := $(BUILD)/libbedplate-tls.a
+TESTING_LIBRARY := $(BUILD)/libbedplate-testing.a
 LIBRARIES_ALL := $(VERBS_LIBRARY) $(INIT_LIBRARY) $(LIBRARY)
 # The programs of this tree have all parts.
 LINK_RUNTIME := $(VERBS_LINK) $(INIT_LINK) $(LIBRARIES_ALL)
@@ -41,7 +42,8 @@ BLOCKD_OBJECTS := $(call objects,$(BLOCKD_SOURCES))
 KVD_OBJECTS := $(call objects,$(KVD_SOURCES))
 
 .PHONY: products tests unit-tests coverage-programs
-products: $(PROGRAM) $(LIBRARIES_ALL) $(DPDK_LIBRARY) $(TLS_LIBRARY) $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
+products: $(PROGRAM) $(LIBRARIES_ALL) $(DPDK_LIBRARY) $(TLS_LIBRARY) $(TESTING_LIBRARY) \
+          $(if $(SANITIZED),,$(MALLOC_LIBRARY)) examples
 tests: unit-tests $(PEERS) $(TRAFFIC) $(PLACES) $(PORT_ECHO) $(POWER)
 unit-tests: $(TESTS)
 # The programs that scripts/coverage.py runs.
@@ -138,6 +140,7 @@ $(BUILD)/tls_left_out.o: $(BUILD)/tls_left_out.c
 	$(Q)$(CXX) -x c -O2 -c -o $@ $<
 
 $(TLS_LIBRARY): $(call compiled,tls,$(TLS_LIBRARY_SOURCES))
+$(TESTING_LIBRARY): $(call compiled,testing,$(TESTING_LIBRARY_SOURCES))
 $(MALLOC_LIBRARY): $(call objects,$(MALLOC_SOURCES))
 
 # The whole heap of the program and of the tests is in the pool, except under a sanitizer.
@@ -173,7 +176,7 @@ $(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.
 # the tests that is linked the same way.
 FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
 EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget edu \
-              tsgen tsreader visits) $(FIRST_SERVICE)
+              tsgen tsreader visits echo-test) $(FIRST_SERVICE)
 .PHONY: examples
 examples: $(EXAMPLES)
 
@@ -185,6 +188,7 @@ $(BUILD)/examples/tsgen: $(call objects,apps/examples/tsgen.cc $(GENERATOR_SOURC
 $(BUILD)/examples/tsreader: $(BUILD)/apps/examples/tsreader.o
 $(BUILD)/examples/edu: $(BUILD)/apps/examples/edu.o
 $(BUILD)/examples/visits: $(BUILD)/apps/examples/visits.o
+$(BUILD)/examples/echo-test: $(BUILD)/apps/examples/echo_test.o $(TESTING_LIBRARY)
 $(BUILD)/examples/relay: $(BUILD)/apps/examples/relay_c.o
 $(BUILD)/examples/store: $(BUILD)/apps/examples/store_c.o
 $(BUILD)/c-peer: $(BUILD)/tests/system/c_peer_c.o
@@ -195,7 +199,7 @@ $(BUILD)/journal: $(BUILD)/tests/system/journal_c.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
 $(PLACES): $(call objects,$(PLACES_SOURCES))
 $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
-	$(call link,$(filter %-tsrelay.a,$^) $(WITH_POOL))
+	$(call link,$(filter %-tsrelay.a %-testing.a,$^) $(WITH_POOL))
 
 # A test program that also has ports.
 PORT_ECHO_SOURCES := $(addprefix tests/system/,port_echo.cc port_lender.cc) \
@@ -234,8 +238,9 @@ LAW_LINK := $(if $(SANITIZED),,$(patsubst %,-Wl$(comma)--wrap=%,\
 
 $(TESTS): $(LAW_NAMES)
 $(TESTS): $(call compiled_tests,tests/tests,$(TEST_SOURCES)) $(call objects,$(GENERATOR_SOURCES)) \
-          $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(ARCHIVES_ALL) $(BUILD)/libCppUTest.a
-	$(call link,$(LAW_LINK) $(BUILD)/libCppUTest.a $(WITH_ALL))
+          $(BLOCKD_OBJECTS) $(KVD_OBJECTS) $(TESTING_LIBRARY) $(ARCHIVES_ALL) \
+          $(BUILD)/libCppUTest.a
+	$(call link,$(LAW_LINK) $(BUILD)/libCppUTest.a $(TESTING_LIBRARY) $(WITH_ALL))
 
 # The pool's heap as a preloaded library for the benchmark: the archives' sources compiled again,
 # with the flags usual for preloadable allocators. Not installed; programs link the archives.

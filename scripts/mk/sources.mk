@@ -27,6 +27,8 @@ INIT_LIBRARY_SOURCES := $(call in,apps/init)
 TLS_LIBRARY_SOURCES := $(call in,transport/tls apps/tls)
 # Ports, with DPDK.
 DPDK_LIBRARY_SOURCES := $(call in,$(addprefix transport/dpdk/,eal port net) apps/ports)
+# For unit tests of services; no program of the tree links it.
+TESTING_LIBRARY_SOURCES := $(call in,apps/testing)
 POOL_SOURCES := $(call in,platform pinned_pool pinned_pool/join) $(ALLOC_SOURCES)
 LIBRARY_SOURCES := $(POOL_SOURCES) \
                    $(call in,transport $(addprefix transport/,loop sockets files messages coroutines shm/queue \

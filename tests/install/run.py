@@ -36,7 +36,7 @@ TLS_KINDS = ("tls-static", "tls-dynamic")
 KINDS = ("static", "static-pie", "dynamic", "asan", *VERBS_KINDS, *TLS_KINDS)
 BOUND_SECONDS = 120  # only a hang reaches it
 MODULES = ("bedplate", "bedplate-malloc", "bedplate-verbs", "bedplate-init",
-           "bedplate-dpdk", "bedplate-tls")
+           "bedplate-dpdk", "bedplate-tls", "bedplate-testing")
 PYTHON_PARTS = ("__init__.py", "_joined.abi3.so", "_joined.pyi", "control.py", "counters.py",
                 "error.py", "joined.py", "libbedplate-join.so.0", "py.typed")
 IMAGE_PARTS = ("build.py", "kernel.sh", "modules.py", "newc.py", "progress.py", "run.sh")
@@ -519,6 +519,20 @@ def headings_of(page):
         return documents.heading_names(file.read())
 
 
+def check_unit_test(installation):
+    """The lines of docs/testing.md build the example's unit test, with AddressSanitizer, and run
+    it."""
+    folder = os.path.join(installation.prefix, "share/doc/bedplate")
+    with open(os.path.join(folder, "docs/testing.md"), encoding="utf-8") as file:
+        lines = re.findall(r"^    (g\+\+ .*|\./echo_test)$", file.read(), re.M)
+    expect(len(lines), 2, "the lines that build and run it")
+    with tempfile.TemporaryDirectory() as home:
+        for source in ("echo.cc", "echo_test.cc"):
+            shutil.copy(os.path.join(folder, "apps/examples", source), home)
+        told = [run(["sh", "-c", line], home, installation.environment) for line in lines]
+        expect(told[1], "0 failed\n", "what the unit test prints")
+
+
 def check_language(installation, compiler, source, expected):
     """The lines for `compiler` in docs/install.md, a dynamic and a static one, link `source`."""
     with open(os.path.join(ROOT, "docs/install.md"), encoding="utf-8") as file:
@@ -708,6 +722,7 @@ def tests(installation, builds):
     yield "nothing private", lambda: check_private(installation)
     yield "the first service", lambda: check_documents(installation)
     yield "links of the pages", lambda: check_links(installation)
+    yield "a unit test", lambda: check_unit_test(installation)
     yield "rust", lambda: check_language(
         installation, "rustc", "rust_program.rs",
         "threads: pool\naligned: pool\nstring: pool\nstack: elsewhere\n")

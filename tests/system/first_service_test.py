@@ -45,6 +45,12 @@ def each_step_is_a_program(box, step):
         expect_in("\necho ", plan, "the plan")
 
 
+@test()
+def its_unit_test_passes(box):
+    path = os.path.join(os.path.dirname(BEDPLATE), "examples", "echo-test")
+    expect(box.run(path).stdout, "0 failed\n", "what the unit test prints")
+
+
 @test(step=[5, 6])
 def echoes(box, step):
     port = free_port()
