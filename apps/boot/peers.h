@@ -21,6 +21,9 @@
 #include "pinned_pool/join/process_terms.h"
 #include "pinned_pool/pinned_pool.h"
 #include "transport/loop/event_loop.h"
+#include "transport/registration.h"
+
+struct ibv_pd;
 
 namespace bedplate {
 
@@ -77,6 +80,11 @@ class Peers {
   // The provider that sends datagrams to the same peers (VerbsProvider::send_datagram); a peer's
   // datagrams arrive as messages. nullptr: no device, or [verbs] datagrams = 0.
   virtual VerbsProvider* datagrams() noexcept { return nullptr; }
+  // The key of the memory for the device, as KeyTable::key() gives it; kNoKey without a device.
+  // Threads: any, while the device is open.
+  virtual KeyedRange key(const void* /*memory*/, uint64_t /*bytes*/) const noexcept { return {}; }
+  // The device's protection domain; nullptr: no device. Ownership: the peers'.
+  virtual ibv_pd* domain() const noexcept { return nullptr; }
   // The memory of an export, even without a device; empty: no export has that name.
   virtual std::span<std::byte> exported(std::string_view /*name*/) const noexcept { return {}; }
 };

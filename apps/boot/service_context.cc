@@ -271,6 +271,12 @@ bool ServiceContext::has_peers() const noexcept { return runtime_.peers.is_there
 
 VerbsProvider* ServiceContext::peer_datagrams() noexcept { return runtime_.peers.datagrams(); }
 
+KeyedRange ServiceContext::key(const void* memory, uint64_t bytes) const noexcept {
+  return runtime_.peers.key(memory, bytes);
+}
+
+ibv_pd* ServiceContext::verbs_domain() const noexcept { return runtime_.peers.domain(); }
+
 std::span<std::byte> ServiceContext::exported(std::string_view name) const noexcept {
   return runtime_.peers.exported(name);
 }

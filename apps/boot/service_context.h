@@ -25,7 +25,10 @@
 #include "transport/loop/event_loop.h"
 #include "transport/loop/shard_question_datapath.h"
 #include "transport/messages/messenger.h"
+#include "transport/registration.h"
 #include "transport/sockets/stream_sockets.h"
+
+struct ibv_pd;
 
 namespace bedplate {
 
@@ -174,6 +177,14 @@ class ServiceContext {
   VerbsProvider* peer_datagrams() noexcept;
   // The memory of [[verbs.export]] `name`, even without a device; empty: no such export.
   std::span<std::byte> exported(std::string_view name) const noexcept;
+  // For services with queue pairs of their own: the key of [memory, memory + bytes) for the same
+  // device, and how many of the bytes it covers; kNoKey: no device, or not memory of the pool for
+  // devices. VerbsDevice::local_key() makes the lkey of it. Other devices need no key: a device of
+  // vfio() uses the pool's own addresses, and sockets and files find the keys themselves. Threads:
+  // any. Cost: a virtual call, and KeyTable::key()'s.
+  KeyedRange key(const void* memory, uint64_t bytes) const noexcept;
+  // The protection domain that the keys belong to; nullptr: no device. Ownership: the runtime's.
+  ibv_pd* verbs_domain() const noexcept;
 
   // Ends create(), for the runtime: adds the sources of TLS. Errors: the service has planned TLS,
   // and has not taken it, so its connections would be in clear.

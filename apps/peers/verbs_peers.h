@@ -48,6 +48,12 @@ class VerbsPeers final : public Peers, public PollSource {
   VerbsProvider* datagrams() noexcept override {
     return has_datagrams_ ? provider_.get() : nullptr;
   }
+  KeyedRange key(const void* memory, uint64_t bytes) const noexcept override {
+    return keys_.key(memory, bytes);
+  }
+  ibv_pd* domain() const noexcept override {
+    return device_ == nullptr ? nullptr : device_->domain();
+  }
   std::span<std::byte> exported(std::string_view name) const noexcept override;
 
   // PollSource: checks whether a drain is complete.

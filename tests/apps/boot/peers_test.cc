@@ -134,6 +134,10 @@ BP_PROBE(VerbsPeersWholeLife) {
   BP_PROBE_CHECK(problems.empty() && !peers.is_there());
   BP_PROBE_CHECK(peers.create(configuration, pool, loop, &messenger, file).ok());
   BP_PROBE_CHECK(peers.is_there() && peers.is_valid());
+  const Segment& last = pool.segment(pool.segment_count() - 1);
+  const KeyedRange found = peers.key(last.address, 64);
+  BP_PROBE_CHECK(found.key != kNoKey && found.bytes == 64 && peers.domain() != nullptr);
+  BP_PROBE_CHECK(peers.key(&found, sizeof found).key == kNoKey);  // a stack is not in the pool
   peers.begin();
   for (int i = 0; i < 100; ++i) {
     messenger.poll(16);
@@ -150,6 +154,7 @@ BP_PROBE(VerbsPeersWholeLife) {
   BP_PROBE_CHECK(peers.is_valid());
   peers.close();
   BP_PROBE_CHECK(peers.is_valid() && !peers.is_there());
+  BP_PROBE_CHECK(peers.key(last.address, 64).key == kNoKey && peers.domain() == nullptr);
   peers.close();
 }
 

@@ -105,6 +105,13 @@ TEST(ServiceContext, HandsOutEachDatagramSocketOnce) {
   LONGS_EQUAL(1, network.made_count);
 }
 
+TEST(ServiceContext, HasNoKeysWithoutADevice) {
+  ServiceContext& context = appliance.context(cache);
+  CHECK_FALSE(context.has_peers());
+  POINTERS_EQUAL(nullptr, context.verbs_domain());
+  CHECK(context.key(context.carve("index").value().data(), 128).key == kNoKey);
+}
+
 TEST(ServiceContext, RefusesWhatWasNotPlanned) {
   ServiceContext& context = appliance.context(cache);
   STRCMP_EQUAL(defect("listening at the addresses of listen: they are not planned").c_str(),
