@@ -37,8 +37,7 @@ typedef struct bp_context bp_context; /* the context of a service; lives as long
 typedef struct bp_loop bp_loop;       /* the event loop of a shard */
 typedef struct bp_counter bp_counter;
 typedef struct bp_histogram bp_histogram;
-typedef struct bp_stream bp_stream; /* a connected socket */
-typedef struct bp_datagram_socket bp_datagram_socket;
+typedef struct bp_stream bp_stream;             /* a connected socket */
 typedef struct bp_methods bp_methods;           /* the table that a service adds its methods to */
 typedef struct bp_control_call bp_control_call; /* one request of the control socket */
 typedef struct bp_json bp_json;                 /* writes its answer */
@@ -199,11 +198,6 @@ void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count);
 void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count);
 /* The most questions that are asked on `shard`, of any shard, and not answered yet (bp_ask). */
 void bp_plan_questions(bp_plan* plan, unsigned shard, unsigned count);
-/* A datagram socket called `name`, for bp_datagram_create. `buffer_count` buffers (1 to 1048576)
- * hold received and kept datagrams; `buffer_bytes` is the size of each, a multiple of 64 up to
- * 65536. */
-void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
-                             unsigned buffer_bytes);
 /* The service exchanges messages on `shard`: bp_shard_member. */
 void bp_plan_messages(bp_plan* plan, unsigned shard);
 /* The service handles a message that others know as "NAME.name", 47 bytes at most:
@@ -251,9 +245,6 @@ int bp_listen(bp_context* context, const char* key, unsigned shard,
 /* A stream on `shard`, not open yet; it lives as long as the appliance. Requires: the shard
  * exists. */
 bp_stream* bp_stream_create(bp_context* context, unsigned shard);
-/* The datagram socket that was planned as `name`, not open yet; it can be taken once, and lives as
- * long as the appliance. Errors: NULL: it is not planned, or was handed out before. */
-bp_datagram_socket* bp_datagram_create(bp_context* context, const char* name);
 
 /* The member that exchanges messages on `shard`, with the functions of bedplate.h. The loop polls
  * it: do not call bp_poll or bp_wait on it. Errors: NULL: no messages are planned on this shard. */
@@ -362,90 +353,6 @@ int bp_watch_start(bp_loop* loop, bp_watch* watch);
 /* Ends the watch: `ready` is not called any more. Does nothing if the watch is not active. */
 void bp_watch_stop(bp_loop* loop, bp_watch* watch);
 
-/* ---- Datagrams (docs/services.md; transport/sockets/datagram_socket.h, whose rules hold here).
- * Threads: the socket's shard; create may also call bp_datagram_open and bp_datagram_join ---- */
-
-typedef struct bp_ip {
-  int family;              /* AF_INET or AF_INET6; 0: none */
-  unsigned char bytes[16]; /* in network order; IPv4: the first four, the others are 0 */
-} bp_ip;
-typedef struct bp_datagram_address {
-  bp_ip ip;
-  uint16_t port;            /* as a number, not in network order */
-  uint32_t interface_index; /* of a link-local address (fe80::...); else 0 */
-} bp_datagram_address;
-/* Reads "192.0.2.1:5004" or "[2001:db8::1]:5004". With port 0 the system chooses the port. Takes
- * numeric addresses only. Returns 0. Errors: -1: `text` is no such address. Threads: any. */
-int bp_datagram_address_of(const char* text, bp_datagram_address* address);
-
-/* A datagram. `received` may use it until it returns, or, if it is kept, until
- * bp_datagram_release. */
-typedef struct bp_received {
-  void* bytes;
-  uint32_t byte_count;
-  uint32_t segment_bytes; /* of each joined datagram, the last may have fewer; 0: a single one */
-  bp_datagram_address from;
-  bp_ip to;
-  uint64_t received_ns;       /* since 1970; 0: unknown */
-  unsigned char ecn;          /* the two bits of RFC 3168 */
-  unsigned char is_truncated; /* it did not fit the buffer: the rest is lost */
-  unsigned char is_kept;      /* set to 1: the bytes stay until bp_datagram_release */
-} bp_received;
-typedef struct bp_outgoing {
-  const void* bytes;
-  uint32_t byte_count;
-  uint32_t segment_bytes; /* it is cut into datagrams of this size; 0: it is one datagram */
-  bp_datagram_address to; /* none: the peer */
-  bp_ip from;             /* none: the system chooses */
-  unsigned char ecn;
-} bp_outgoing;
-
-/* Zeroed except for the wanted options; only bp_datagram_open reads it. */
-typedef struct bp_datagram_options {
-  bp_datagram_address local;    /* to bind to; 0.0.0.0 or [::]: all addresses of that family */
-  bp_datagram_address peer;     /* none: not connected */
-  uint32_t receive_queue_bytes; /* 0: the system's default */
-  uint32_t send_queue_bytes;    /* the same */
-  int shares_port;
-  int joins_received;              /* requires buffers of 65536 bytes */
-  unsigned service_class;          /* 0..63 */
-  const char* multicast_interface; /* NULL: as the routes say */
-  unsigned multicast_hops;         /* 0 means 1; more than 255 means 255 */
-  int hides_own_multicast;         /* this machine does not receive its own multicast */
-  /* Called from the loop, never from within a function here. All but `received` may be NULL.
-   * has_room is called once after EAGAIN, when there is space again. failed reports that an earlier
-   * datagram did not arrive (ECONNREFUSED, EHOSTUNREACH, EMSGSIZE); `to` may be none. */
-  void (*received)(void* self, bp_received* datagrams, size_t count);
-  void (*has_room)(void* self);
-  void (*failed)(void* self, int error_number, const bp_datagram_address* to);
-  void* self;
-} bp_datagram_options;
-/* Opens and binds. Returns 0. Errors: -1. Requires: it is not open. */
-int bp_datagram_open(bp_datagram_socket* socket, const bp_datagram_options* options);
-/* Starts receiving; datagrams that have arrived since the open are received, too. Returns 0 or an
- * errno value. Requires: it is open, and was not started. */
-int bp_datagram_start(bp_datagram_socket* socket);
-/* Closes it: no callback is called any more. It may be opened again; kept datagrams stay valid
- * until the next open. Does nothing if it is not open. */
-void bp_datagram_close(bp_datagram_socket* socket);
-/* The bound address, with the port that the system chose; none if it is not open. */
-bp_datagram_address bp_datagram_local(const bp_datagram_socket* socket);
-/* Receives datagrams to the multicast group over `interface`, only from `source` unless it is NULL;
- * `interface` may be NULL, too. A leave ends only the join with the same three arguments. Returns
- * 0. Errors: -1. Requires: it is open. */
-int bp_datagram_join(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
-                     const char* interface);
-int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
-                      const char* interface);
-/* Sends in order; *sent_count (may be NULL) becomes the number of datagrams that were sent whole.
- * Returns 0 if all were sent; EAGAIN if the queue is full, and has_room will be called; another
- * errno value if the next datagram cannot be sent. If only a part of a segmented datagram was sent,
- * that part is removed from its front. Requires: it is open, and was started. */
-int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
-                     size_t* sent_count);
-/* Gives back a kept datagram, by any address within it. Requires: it is kept. */
-void bp_datagram_release(bp_datagram_socket* socket, const void* bytes);
-
 /* ---- Files: planned, open before create, operated on from the shard's thread ---- */
 
 typedef struct bp_file bp_file;
@@ -505,5 +412,7 @@ void bp_file_discard(bp_file* file, bp_file_operation* operation, uint64_t bytes
 #ifdef __cplusplus
 }
 #endif
+
+#include "bedplate_datagrams.h"
 
 #endif
