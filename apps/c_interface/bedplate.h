@@ -284,6 +284,20 @@ bp_status bp_am_send(bp_endpoint* to, unsigned char id, const void* payload, siz
 bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
                           size_t header_bytes, void* block, size_t bytes, bp_completion* returned);
 
+/* The most bytes of bp_am_send; up to this many a message is a single cache line or packet; the
+ * most of a header of bp_am_send_loan. They never change. */
+typedef struct bp_limits {
+  uint32_t message_bytes_max;
+  uint32_t inline_bytes_max;
+  uint32_t loan_header_bytes_max;
+} bp_limits;
+bp_limits bp_limits_of(const bp_endpoint* to);
+/* Whether the peer's queue takes a message now, or the peer is gone. A loan may still find no
+ * space. */
+int bp_has_room(bp_endpoint* to);
+/* The kind of path to the peer: "self", "shards", "shm", ... Static text. */
+const char* bp_provider_name(const bp_endpoint* to);
+
 /* Gives a loan back, even if its lender is gone; does nothing if loan->provider is NULL. Requires:
  * it was not given back before. Threads: the thread of the member that received it. */
 void bp_release(const bp_loan* loan);

@@ -17,8 +17,8 @@ typedef struct bp_datagram_socket bp_datagram_socket;
  * up to 65536. */
 void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
                              unsigned buffer_bytes);
-/* The datagram socket that was planned as `name`, not open yet: in create. It can be taken once, and
- * lives as long as the appliance. Errors: NULL: it is not planned, or was handed out before. */
+/* The datagram socket that was planned as `name`, not open yet: in create. It can be taken once,
+ * and lives as long as the appliance. Errors: NULL: it is not planned, or was handed out before. */
 bp_datagram_socket* bp_datagram_create(bp_context* context, const char* name);
 
 typedef struct bp_ip {

@@ -38,13 +38,15 @@ typedef struct bp_loop bp_loop;       /* the event loop of a shard */
 typedef struct bp_counter bp_counter;
 typedef struct bp_histogram bp_histogram;
 typedef struct bp_stream bp_stream;             /* a connected socket */
+typedef struct bp_problems bp_problems;         /* what preflight finds */
 typedef struct bp_methods bp_methods;           /* the table that a service adds its methods to */
 typedef struct bp_control_call bp_control_call; /* one request of the control socket */
 typedef struct bp_json bp_json;                 /* writes its answer */
 
-/* A service and its functions, in the order of calls except for `methods`. They are called on the
- * main thread unless another is named. Each function may be NULL: then the service has no such
- * step. Everything the struct points to outlives bp_main. */
+/* A service and its functions; service.h has the order of their calls. They are called on the main
+ * thread unless another is named. Each function may be NULL: then the service has no such step.
+ * Everything the struct points to outlives bp_main. Name the members that you set: more may
+ * come. */
 typedef struct bp_service {
   const char* name; /* 1 to 32 of a-z, 0-9 and -: its table, its counters, "heap:NAME" */
   void* self;       /* passed to all functions */
@@ -58,6 +60,19 @@ typedef struct bp_service {
   void (*drain)(void* self, unsigned shard);
   /* Called after create, and also to print the methods while nothing runs. */
   void (*methods)(void* self, bp_methods* methods);
+  /* 0: it has one table, [NAME]. Else up to this many [[NAME]]: describe is called for each in the
+   * file, in order. */
+  unsigned table_count_max;
+  /* After plan, also for `check`: tells what this machine lacks, by bp_problem. Takes nothing. */
+  void (*preflight)(void* self, bp_problems* problems);
+  /* All memory is taken, and no other thread runs: the last step with all of root's rights. */
+  int (*prepare)(void* self);
+  int (*sealed)(void* self); /* after create: nothing of the pool moves any more */
+  void (*tick)(void* self);  /* about every half second, while the shards run; it may block a bit */
+  /* The shards have stopped, or boot has failed: it ends its own threads. Returns -1 if one hangs
+   * and may still use Bedplate's objects. Called once or twice. */
+  int (*stopped)(void* self);
+  int drains_with_appliance; /* 1: the machine needs it, so it does not drain alone */
 } bp_service;
 
 /* Makes the program a product of its own: the lines of its log, its helps, cures, manual pages and
@@ -66,6 +81,8 @@ typedef struct bp_service {
  * text; `summary` describes it in its manual page; both may be NULL. Without this call, or
  * with NULL as `name`, the program is Bedplate. Call it before bp_main, which all three outlive. */
 void bp_set_product(const char* name, const char* version, const char* summary);
+/* Adds a problem to the report: what was being done, the answer, the cure. */
+void bp_problem(bp_problems* problems, const char* doing, const char* answer, const char* cure);
 
 /* Runs the command of the command line (run, plan, check, keys, counters, doctor, stats, top,
  * trace, ctl, perf) with these services; as the first process of an image, it runs the machine.
@@ -91,12 +108,36 @@ void bp_table_size(bp_table* table, const char* key, uint64_t* value, uint64_t m
                    const char* help);
 void bp_table_boolean(bp_table* table, const char* key, int* value, const char* help);
 /* Text of at most `bytes_max`. Bedplate owns the file's text that *value points to; it is valid as
- * long as the appliance. */
+ * long as the appliance. The functions that follow do the same for a name of a-z, 0-9 and -, a path
+ * that begins with /, an IP address and a prefix ("192.0.2.0/24"). */
 void bp_table_text(bp_table* table, const char* key, const char** value, size_t bytes_max,
                    const char* help);
+void bp_table_name(bp_table* table, const char* key, const char** value, size_t bytes_max,
+                   const char* help);
+void bp_table_path(bp_table* table, const char* key, const char** value, size_t bytes_max,
+                   const char* help);
+void bp_table_ip_address(bp_table* table, const char* key, const char** value, const char* help);
+void bp_table_ip_prefix(bp_table* table, const char* key, const char** value, const char* help);
+/* The address of one socket, for bp_stream_connect. Without the key *value becomes NULL. */
+void bp_table_address(bp_table* table, const char* key, const char** value, const char* help);
+/* One of `words`; *value becomes its index. */
+void bp_table_choice(bp_table* table, const char* key, unsigned* value, const char* const* words,
+                     size_t word_count, const char* help);
+/* A list of `words` (64 at most), each at most once: bit i of *bits stands for word i. */
+void bp_table_flags(bp_table* table, const char* key, uint64_t* bits, const char* const* words,
+                    size_t word_count, const char* help);
+/* A list of at most `count_max` texts, each at most once. *values has *count of them; both are
+ * Bedplate's, like the texts. */
+enum { BP_OWNERS, BP_MODULES, BP_IP_ADDRESSES, BP_IP_PREFIXES };
+void bp_table_texts(bp_table* table, const char* key, int kind, const char* const** values,
+                    size_t* count, size_t count_max, const char* help);
 /* A shard by its name; *value becomes its number. Without the key *value stays as it is: set it to
  * 0, the first shard, which the documentation names as the default. */
 void bp_table_shard(bp_table* table, const char* key, unsigned* value, const char* help);
+/* A list of at most `count_max` shards, each at most once: their numbers are in *shards, which has
+ * that many elements, and *count is how many there are. */
+void bp_table_shards(bp_table* table, const char* key, unsigned* shards, size_t* count,
+                     size_t count_max, const char* help);
 /* 1 to 8 addresses, for bp_listen; the file must have the key. The table also gets a key
  * plain_text: docs/configuration.md. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);
@@ -115,6 +156,25 @@ int bp_read_was_refused(const bp_read_table* read, const char* key);
  * `key`; without that key, or if `key` is NULL, those of the table. `answer` says what is wrong,
  * `cure` what is expected instead. The check may refuse several values. */
 void bp_read_refuse(bp_read_table* read, const char* key, const char* answer, const char* cure);
+
+/* The following change a key that is described already. required: the file must have it. unique: no
+ * two tables of [[NAME]], or no two elements of a list, have the same value. otherwise: the
+ * documentation has `words` as the default, instead of the variable's value. rule: of a number. */
+void bp_table_required(bp_table* table, const char* key);
+void bp_table_unique(bp_table* table, const char* key);
+void bp_table_otherwise(bp_table* table, const char* key, const char* words);
+enum { BP_MULTIPLE_OF_4KIB, BP_MULTIPLE_OF_PAGES, BP_POWER_OF_TWO, BP_ROUNDED_TO_POWER_OF_TWO };
+void bp_table_rule(bp_table* table, const char* key, int rule);
+
+/* A table within it, [NAME.inner]: `describe` describes its keys. *is_there (may be NULL) becomes 1
+ * if the file has it. Later calls: `self` and `describe` live as long as bp_main. */
+void bp_table_table(bp_table* table, const char* name, int* is_there,
+                    void (*describe)(void* self, bp_table* table), void* self);
+/* Tables within it, [[NAME.inner]], at most `count_max`. `describe` is called for each in the file,
+ * with its index; *count becomes how many there are. It is also called to list the keys, with index
+ * 0. */
+void bp_table_tables(bp_table* table, const char* name, unsigned count_max, unsigned* count,
+                     void (*describe)(void* self, unsigned index, bp_table* table), void* self);
 
 /* ---- The methods that it answers while it runs, over the control socket and by `bedplate ctl`
  * (docs/control.md; apps/services/control_methods.h, whose rules hold here): in methods ---- */
@@ -190,6 +250,10 @@ void bp_plan_kept_heap(bp_plan* plan, size_t bytes, unsigned thread_count);
 /* The most connections that are open at once. `key` of its table sets the number; NULL: no key
  * does. */
 void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key);
+/* Other descriptors that it has open at once; `key` as above. */
+void bp_plan_descriptors(bp_plan* plan, unsigned count, const char* key);
+/* How many threads it starts by bp_thread_start. */
+void bp_plan_threads(bp_plan* plan, unsigned count);
 /* The most timers that are armed at once, and the number of poll sources. */
 void bp_plan_timers(bp_plan* plan, unsigned shard, unsigned count);
 void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count);
@@ -203,10 +267,26 @@ void bp_plan_messages(bp_plan* plan, unsigned shard);
 /* The service handles a message that others know as "NAME.name", 47 bytes at most:
  * bp_message_number. */
 void bp_plan_message(bp_plan* plan, const char* name);
+/* A capability (CAP_NET_ADMIN, ...) that it needs from create on; others are dropped if the
+ * appliance gives up root. Requires: 0..63. */
+void bp_plan_capability(bp_plan* plan, int number);
+/* A kernel module that it needs, and a file that it reads, by its path from the root: an image
+ * contains them. */
+void bp_plan_module(bp_plan* plan, const char* name);
+void bp_plan_image_file(bp_plan* plan, const char* path);
+/* It traces its requests (bp_trace_of; docs/trace.md). `kinds` are the names of the kinds 0, 1,
+ * ...: "get|set"; `stations` those of 2 to 9 stations in the order of passing: "received|sent";
+ * `subjects` those of what requests are about, may be NULL. Call it once. */
+void bp_plan_trace(bp_plan* plan, const char* kinds, const char* stations,
+                   const char* const* subjects, size_t subject_count);
 /* A counter, in `stats`: its name (1 to 47 of a-z, 0-9 and _), its unit ("requests", "bytes"; 15
- * bytes at most), a sentence (159). A gauge goes up and down. */
+ * bytes at most), a sentence (159). A gauge goes up and down, a boolean is 0 or 1. */
 void bp_plan_counter(bp_plan* plan, const char* name, const char* unit, const char* help);
 void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char* help);
+void bp_plan_boolean(bp_plan* plan, const char* name, const char* help);
+/* Its value is the index of a word of `words`: "waiting|connected"; or each bit stands for one. */
+void bp_plan_state(bp_plan* plan, const char* name, const char* words, const char* help);
+void bp_plan_flags(bp_plan* plan, const char* name, const char* words, const char* help);
 /* A histogram, of latencies ("ns") and the like: values up to 2^40 are exact to a sixteenth. It
  * takes 5 KiB of the counters file. */
 void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const char* help);
@@ -214,6 +294,24 @@ void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const 
  * (15 bytes at most): a counter as its rate per second, a histogram as its p99. Counters of one
  * column are combined. */
 void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading);
+/* The planned gauge is the most that was used of `key`, or the planned counter counts what was
+ * refused since its value is too small, for `plan --explain`. `risk`: the consequence of a smaller
+ * value, a sentence. */
+void bp_plan_peak_of(bp_plan* plan, const char* counter, const char* key, const char* risk);
+void bp_plan_refusals_of(bp_plan* plan, const char* counter, const char* key);
+/* The planned counter raises an alert (docs/counters.md) while it is at least `limit`; while it is
+ * less than `hundredths` of the gauge `of`; unless its word is number `word`; as it grows; as it
+ * does not grow while the gauge `unless` is 0. `says` is a sentence with cause and cure, 159 bytes
+ * at most, in which {NAME} stands for a counter. A counter of losses, drops or refusals raises one,
+ * or says why not: no_alert. */
+void bp_plan_alert_from(bp_plan* plan, const char* counter, uint64_t limit, const char* says);
+void bp_plan_alert_below(bp_plan* plan, const char* counter, uint64_t hundredths, const char* of,
+                         const char* says);
+void bp_plan_alert_unless(bp_plan* plan, const char* counter, uint64_t word, const char* says);
+void bp_plan_alert_as_it_grows(bp_plan* plan, const char* counter, const char* says);
+void bp_plan_alert_as_it_stands(bp_plan* plan, const char* counter, const char* unless,
+                                const char* says);
+void bp_plan_no_alert(bp_plan* plan, const char* counter, const char* why);
 
 /* ---- Its context: in create. Ownership: Bedplate's, as long as the appliance ---- */
 
@@ -253,6 +351,25 @@ bp_member* bp_shard_member(bp_context* context, unsigned shard);
  * planned. */
 int bp_message_number(bp_context* context, const char* name);
 
+/* Whether there is a device for the peers of [verbs]. The lkey of `memory` for this device, in
+ * *key: returns how many of `bytes` it covers; 0: no device, or not memory of the pool for devices.
+ * The device's protection domain, for queue pairs of its own; NULL: no device. The memory of
+ * [[verbs.export]] `name`, with its size in *bytes; NULL: no such export. Threads: any. */
+int bp_has_peers(bp_context* context);
+size_t bp_key_of(bp_context* context, const void* memory, size_t bytes, uint32_t* key);
+struct ibv_pd* bp_domain_of(bp_context* context);
+void* bp_exported(bp_context* context, const char* name, size_t* bytes);
+
+/* A thread of the service, beside the shards, with a planned stack; `name`: 15 bytes. It ends
+ * before `stopped` returns: bp_thread_join waits for it; bp_thread_join_or_leave for `patience_ns`
+ * at most, and returns 0 if it goes on without its thread. Errors: NULL: the system's. Threads:
+ * create and later, the main thread. */
+typedef struct bp_thread bp_thread;
+bp_thread* bp_thread_start(bp_context* context, const char* name, void (*function)(void* context),
+                           void* its_context);
+void bp_thread_join(bp_thread* thread);
+int bp_thread_join_or_leave(bp_thread* thread, uint64_t patience_ns);
+
 /* Reports that the drain is complete on all shards. Threads: any. */
 void bp_drained(bp_context* context);
 
@@ -262,6 +379,24 @@ void bp_drained(bp_context* context);
 bp_loop* bp_loop_of(bp_context* context, unsigned shard);
 /* The time at which this turn of the loop began, by CLOCK_MONOTONIC. */
 uint64_t bp_loop_now_ns(const bp_loop* loop);
+/* Reads the clock; the result is the time of this turn from now on. For code that measures. */
+uint64_t bp_loop_look_at_clock(bp_loop* loop);
+
+/* The writer of traces of requests that end on `shard`: in create. Errors: NULL: none are
+ * planned. */
+typedef struct bp_trace bp_trace;
+bp_trace* bp_trace_of(bp_context* context, unsigned shard);
+/* The times at which a request passes its stations. It may be copied. */
+typedef struct bp_request {
+  uint64_t reserved[5];
+} bp_request;
+/* It is at station 0, and has passed no other; it is at `station`, from 1 on, which it may skip. */
+void bp_request_begin(bp_request* request, uint64_t now_ns);
+void bp_request_pass(bp_request* request, unsigned station, uint64_t now_ns);
+/* Records the request, which has ended on the writer's shard. `handle` is the client's name of it,
+ * `subject` and `kind` are numbers of bp_plan_trace. */
+void bp_trace_write(bp_trace* trace, const bp_request* request, uint64_t handle, uint32_t bytes,
+                    unsigned subject, unsigned kind);
 
 /* A timer. The caller owns it, and zeroes `reserved`. */
 typedef struct bp_timer {
@@ -325,6 +460,17 @@ void bp_stream_receive(bp_stream* stream, void* into, size_t bytes, size_t min,
                        void (*done)(void* context, int64_t result), void* context);
 void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
                     void (*done)(void* context, int64_t result), void* context);
+/* The same with several pieces of memory, which are sent one after the other: a head and a value.
+ * `pieces` is copied. Requires: 1 to BP_PIECES_MAX pieces. */
+enum { BP_PIECES_MAX = 8 };
+typedef struct bp_piece {
+  const void* memory;
+  size_t bytes;
+} bp_piece;
+void bp_stream_send_pieces(bp_stream* stream, const bp_piece* pieces, size_t piece_count,
+                           void (*done)(void* context, int64_t result), void* context);
+/* Makes the receive in flight end soon: as ever if its bytes have come, else with -ECANCELED. */
+void bp_stream_end_receive(bp_stream* stream);
 
 /* Connects it to "tcp:ADDRESS:PORT" or "unix:/PATH"; a watch must be planned. `connected` is called
  * once, never from within the call. `result` is 0 if the stream is open, else -errno: among others
@@ -359,8 +505,13 @@ typedef struct bp_file bp_file;
 
 enum {
   BP_FILE_WRITABLE = 1, /* and locked: one writer; without this flag it is read only */
-  BP_FILE_CREATE = 2, /* if missing, for its owner alone; needs BP_FILE_WRITABLE; not below /dev */
-  BP_FILE_DIRECT = 4  /* past the page cache: bp_file_alignment */
+  BP_FILE_CREATE = 2,   /* if missing, for its owner alone; needs BP_FILE_WRITABLE; not below /dev */
+  BP_FILE_DIRECT = 4,   /* past the page cache: bp_file_alignment */
+  BP_FILE_EXCLUDES_WRITERS = 8, /* a read-only file is locked, too: it then has only readers */
+  BP_FILE_WHOLE_BLOCKS = 16,    /* refused if it is empty, or no multiple of 512 bytes */
+  BP_FILE_EXTENTS = 32,         /* allows bp_file_extents */
+  BP_FILE_POLLED = 64,          /* reads and writes are polled; needs BP_FILE_DIRECT */
+  BP_FILE_RENAMED = 128         /* the service renames it within its directory while it runs */
 };
 /* Call it in plan. Plans the file, or block device, at `path`, which begins with /; it is opened
  * for `shard`. `name` is 1 to 31 of a-z, 0-9 and _, for bp_file_of and its counters in `stats`.
@@ -368,6 +519,9 @@ enum {
  * operations are in flight at once; others wait, in order. */
 void bp_plan_file(bp_plan* plan, const char* name, unsigned shard, const char* path,
                   const char* key, unsigned flags, unsigned operations_max);
+/* Limits of the planned file: a shorter one is refused, and so is a limit of this process on file
+ * sizes below `bytes_max` (0: not known). */
+void bp_plan_file_bytes(bp_plan* plan, const char* name, uint64_t bytes_min, uint64_t bytes_max);
 /* The file that was planned as `name`, open; it lives as long as the appliance. Call it in create.
  * Errors: NULL: it is not planned. */
 bp_file* bp_file_of(bp_context* context, const char* name);
@@ -394,6 +548,10 @@ void bp_file_read(bp_file* file, bp_file_operation* operation, void* into, size_
                   uint64_t offset, void (*done)(void* context, int64_t result), void* context);
 void bp_file_write(bp_file* file, bp_file_operation* operation, const void* from, size_t bytes,
                    uint64_t offset, void (*done)(void* context, int64_t result), void* context);
+/* The same, and these bytes are on the medium when it ends, without a sync of all others. */
+void bp_file_write_durable(bp_file* file, bp_file_operation* operation, const void* from,
+                           size_t bytes, uint64_t offset,
+                           void (*done)(void* context, int64_t result), void* context);
 /* Syncs all completed writes to the medium; with `data_only` without the file's times
  * (fdatasync). */
 void bp_file_sync(bp_file* file, bp_file_operation* operation, int data_only,
@@ -408,11 +566,22 @@ void bp_file_write_zeroes(bp_file* file, bp_file_operation* operation, uint64_t 
                           void* context);
 void bp_file_discard(bp_file* file, bp_file_operation* operation, uint64_t bytes, uint64_t offset,
                      void (*done)(void* context, int64_t result), void* context);
+/* A part of a file; it begins where the previous one ends. A hole (no data) reads as zeros. */
+typedef struct bp_extent {
+  uint64_t bytes;
+  unsigned char has_data;
+} bp_extent;
+/* Lists the extents of the range, at most `count_max`. `result` is their number; they may end
+ * before the range does. Requires: BP_FILE_EXTENTS. */
+void bp_file_extents(bp_file* file, bp_file_operation* operation, bp_extent* extents,
+                     unsigned count_max, uint64_t bytes, uint64_t offset,
+                     void (*done)(void* context, int64_t result), void* context);
 
 #ifdef __cplusplus
 }
 #endif
 
 #include "bedplate_datagrams.h"
+#include "bedplate_session.h"
 
 #endif

@@ -202,6 +202,17 @@ bp_status bp_am_send_loan(bp_endpoint* to, unsigned char id, const void* header,
                                        of(returned)));
 }
 
+bp_limits bp_limits_of(const bp_endpoint* to) {
+  const EndpointLimits& limits = reinterpret_cast<const Endpoint*>(to)->limits();
+  return {limits.am_bytes_max, limits.inline_bytes_max, limits.loan_header_bytes_max};
+}
+
+int bp_has_room(bp_endpoint* to) { return of(to).has_room() ? 1 : 0; }
+
+const char* bp_provider_name(const bp_endpoint* to) {
+  return reinterpret_cast<const Endpoint*>(to)->provider_name();
+}
+
 void bp_release(const bp_loan* loan) {
   if (loan->provider == nullptr) return;
   Loan returned;

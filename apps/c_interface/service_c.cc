@@ -17,6 +17,7 @@ using namespace bedplate;
 static_assert(sizeof(Timer) <= sizeof(bp_timer::reserved));
 static_assert(sizeof(ShardQuestion) <= sizeof(bp_question::reserved));
 static_assert(offsetof(bp_question, reserved) == 0);
+static_assert(sizeof(RequestTrace) <= sizeof(bp_request::reserved));
 // A bp_call is a LoopCall, so bp_post converts nothing, and writes nothing that another thread may
 // read.
 static_assert(sizeof(LoopCall) == sizeof(bp_call));
@@ -43,34 +44,43 @@ Result<void> call_c(const char* service, const char* function, Call&& call) {
 
 }  // namespace
 
-struct bp_table {
-  ConfigurationTable& table;
-  CService& service;
-};
-
-struct bp_read_table {
-  ReadTable& table;
-};
-
 void CService::describe(ConfigurationTable& table) {
+  if (!table.is_sample() && table_count_max() == 0) at_plan.clear();  // an earlier file's
   bp_table described{table, *this};
   if (c_.describe != nullptr) c_.describe(c_.self, &described);
 }
 
-void CService::hand_out_texts() {
-  for (Text& text : texts) *text.to = text.text.c_str();
+void CService::hand_over_values() {
+  for (const auto& call : at_plan) call(nullptr);
 }
 
 Result<void> CService::plan(ServicePlan& plan) {
-  hand_out_texts();
-  for (const Addresses& listen : listens) plan.listen(listen.key.c_str(), listen.addresses);
+  for (const auto& call : at_plan) call(&plan);
+  files.clear();
+  servers.clear();
   counters = {c_.name, "counters", "", 0, {}};
   bp_plan planned{plan, *this};
   if (c_.plan != nullptr) {
     BP_TRY(call_c(c_.name, "plan", [&] { return c_.plan(c_.self, &planned); }));
   }
   if (!counters.counters.empty()) plan.counters(counters);
+  for (const FileNeed& file : files) plan.file(file.shard, file.plan);
   return {};
+}
+
+// A bp_problems is the runtime's list.
+void CService::preflight(std::vector<Error>* problems) {
+  if (c_.preflight != nullptr) c_.preflight(c_.self, reinterpret_cast<bp_problems*>(problems));
+}
+
+Result<void> CService::prepare() {
+  if (c_.prepare == nullptr) return {};
+  return call_c(c_.name, "prepare", [this] { return c_.prepare(c_.self); });
+}
+
+Result<void> CService::sealed() {
+  if (c_.sealed == nullptr) return {};
+  return call_c(c_.name, "sealed", [this] { return c_.sealed(c_.self); });
 }
 
 Result<void> CService::create(ServiceContext& its_context) {
@@ -108,6 +118,9 @@ void CService::start(uint32_t shard) noexcept {
   for (CListener& one : listeners) {
     if (one.shard == shard) loops[shard].sockets->start_listening(one.listener);
   }
+  for (CServer& server : servers) {
+    if (server.is_created() && server.shard() == shard) server.server().start();
+  }
   if (c_.start != nullptr) c_.start(c_.self, shard);
 }
 
@@ -118,7 +131,18 @@ void CService::drain(unsigned shard) noexcept {
   if (c_.drain != nullptr) c_.drain(c_.self, shard);
 }
 
+bool CService::is_drained() const noexcept {
+  const auto is_done = [](const CServer& server) {
+    return !server.is_created() || server.server().is_drained();
+  };
+  return (c_.drain == nullptr || has_drained.load(std::memory_order_acquire)) &&
+         std::all_of(servers.begin(), servers.end(), is_done);
+}
+
 void CService::request_drain() noexcept {
+  for (CServer& server : servers) {
+    if (server.is_created()) server.server().request_drain();
+  }
   for (Draining& draining : draining_) loops[draining.shard].loop->submit(draining.call);
 }
 
@@ -150,126 +174,13 @@ void bp_set_product(const char* name, const char* version, const char* summary) 
   if (summary != nullptr) product_options.summary = summary;
 }
 
+void bp_problem(bp_problems* problems, const char* doing, const char* answer, const char* cure) {
+  reinterpret_cast<std::vector<Error>*>(problems)->push_back(
+      error_while("%s", doing).set_answer("%s", answer).set_cure("%s", cure));
+}
+
 int bp_fail(const char* doing, const char* answer, const char* cure) {
   return c_fail(error_while("%s", doing).set_answer("%s", answer).set_cure("%s", cure));
-}
-
-// ---- Its table ----
-
-void bp_table_integer(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
-                      const char* help) {
-  table->table.integer(key, value, min, max).help(help);
-}
-void bp_table_size(bp_table* table, const char* key, uint64_t* value, uint64_t min, uint64_t max,
-                   const char* help) {
-  table->table.size(key, value, min, max).help(help);
-}
-void bp_table_boolean(bp_table* table, const char* key, int* value, const char* help) {
-  table->table.boolean(key, value).help(help);
-}
-void bp_table_text(bp_table* table, const char* key, const char** value, size_t bytes_max,
-                   const char* help) {
-  auto& texts = table->service.texts;
-  auto text =
-      std::find_if(texts.begin(), texts.end(), [&](auto& each) { return each.to == value; });
-  if (text == texts.end()) {
-    const std::string usual = *value == nullptr ? "" : *value;
-    text = texts.insert(text, {usual, usual, value});
-  }
-  if (!table->table.is_sample()) text->text = text->usual;
-  table->table.text(key, &text->text, 0, bytes_max).help(help);
-}
-void bp_table_shard(bp_table* table, const char* key, unsigned* value, const char* help) {
-  table->table.shard(key, value).help(help);
-}
-void bp_table_listen(bp_table* table, const char* key, const char* help) {
-  auto& listens = table->service.listens;
-  auto listen =
-      std::find_if(listens.begin(), listens.end(), [&](auto& each) { return each.key == key; });
-  if (listen == listens.end()) listen = listens.insert(listen, {key, {}});
-  if (!table->table.is_sample()) listen->addresses.clear();
-  table->table.addresses(key, &listen->addresses, 1, 8).required().unique().help(help);
-}
-void bp_table_check(bp_table* table, void (*check)(void* self, bp_read_table* read)) {
-  table->table.check([&service = table->service, check](ReadTable& read) {
-    service.hand_out_texts();
-    bp_read_table seen{read};
-    check(service.self(), &seen);
-  });
-}
-
-int bp_read_has(const bp_read_table* read, const char* key) { return read->table.has(key); }
-int bp_read_was_refused(const bp_read_table* read, const char* key) {
-  return read->table.was_refused(key);
-}
-void bp_read_refuse(bp_read_table* read, const char* key, const char* answer, const char* cure) {
-  if (key == nullptr) return read->table.refuse(answer, cure);
-  read->table.refuse_value(key, answer, cure);
-}
-
-// ---- Its plan ----
-
-unsigned bp_plan_shard_count(const bp_plan* plan) {
-  return static_cast<unsigned>(plan->plan.configuration().shards.size());
-}
-void bp_plan_memory(bp_plan* plan, const char* owner, size_t bytes, unsigned shard) {
-  plan->plan.segment(owner, {{owner, bytes}}, plan->plan.placement(shard));
-}
-void bp_plan_heap(bp_plan* plan, size_t bytes) { plan->plan.heap(bytes); }
-void bp_plan_kept_heap(bp_plan* plan, size_t bytes, unsigned thread_count) {
-  plan->plan.kept_heap(OwnerName("heap", plan->service.name()), bytes, thread_count);
-}
-void bp_plan_connections(bp_plan* plan, unsigned shard, unsigned count, const char* key) {
-  plan->plan.connections(shard, count, key);
-}
-void bp_plan_timers(bp_plan* plan, unsigned shard, unsigned count) {
-  plan->plan.timers(shard, count);
-}
-void bp_plan_sources(bp_plan* plan, unsigned shard, unsigned count) {
-  plan->plan.sources(shard, count);
-}
-void bp_plan_watches(bp_plan* plan, unsigned shard, unsigned count) {
-  plan->plan.watches(shard, count);
-}
-void bp_plan_questions(bp_plan* plan, unsigned shard, unsigned count) {
-  plan->plan.questions(shard, count);
-}
-void bp_plan_datagram_socket(bp_plan* plan, unsigned shard, const char* name, unsigned buffer_count,
-                             unsigned buffer_bytes) {
-  plan->plan.datagram_socket(shard, name, {buffer_count, buffer_bytes});
-}
-void bp_plan_messages(bp_plan* plan, unsigned shard) { plan->plan.messages(shard); }
-void bp_plan_message(bp_plan* plan, const char* name) { plan->plan.message(name); }
-
-// Each counter has its own cache line, so any thread may write it.
-static void plan_counter(bp_plan* plan, const char* name, CounterKind kind, const char* unit,
-                         const char* help) {
-  CounterSet& set = plan->service.counters;
-  set.counters.push_back({name, kind, unit, help, set.bytes});
-  set.bytes += static_cast<uint32_t>(align_up(bytes_of(kind), kCacheLineBytes));
-}
-void bp_plan_counter(bp_plan* plan, const char* name, const char* unit, const char* help) {
-  plan_counter(plan, name, CounterKind::kCounter, unit, help);
-}
-void bp_plan_gauge(bp_plan* plan, const char* name, const char* unit, const char* help) {
-  plan_counter(plan, name, CounterKind::kGauge, unit, help);
-}
-
-void bp_plan_histogram(bp_plan* plan, const char* name, const char* unit, const char* help) {
-  plan_counter(plan, name, CounterKind::kHistogram, unit, help);
-}
-
-void bp_plan_at_a_glance(bp_plan* plan, const char* counter, const char* heading) {
-  CounterDescriptions& planned = plan->service.counters.counters;
-  std::vector<CounterDescription> all(planned.begin(), planned.end());
-  const auto found =
-      std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == counter; });
-  BP_REQUIRE(found != all.end(),
-             "service %s shows the counter %s at a glance and has not planned it: "
-             "bp_plan_at_a_glance",
-             plan->service.name(), counter);
-  found->at_a_glance(heading);
-  planned = std::move(all);
 }
 
 // ---- Its context ----
@@ -353,6 +264,41 @@ int bp_message_number(bp_context* context, const char* name) {
   return number.ok() ? number.value() : c_fail(number.error());
 }
 
+int bp_has_peers(bp_context* context) { return of(context).context->has_peers() ? 1 : 0; }
+// The lower half of the key is the lkey (VerbsDevice::local_key).
+size_t bp_key_of(bp_context* context, const void* memory, size_t bytes, uint32_t* key) {
+  const KeyedRange found = of(context).context->key(memory, bytes);
+  if (found.key == kNoKey) return 0;
+  *key = static_cast<uint32_t>(found.key);
+  return found.bytes;
+}
+struct ibv_pd* bp_domain_of(bp_context* context) {
+  return of(context).context->verbs_domain();
+}
+void* bp_exported(bp_context* context, const char* name, size_t* bytes) {
+  const std::span<std::byte> memory = of(context).context->exported(name);
+  *bytes = memory.size();
+  return memory.data();
+}
+
+bp_thread* bp_thread_start(bp_context* context, const char* name, void (*function)(void* context),
+                           void* its_context) {
+  bp_thread& thread = of(context).threads.emplace_back();
+  thread.function = function;
+  thread.context = its_context;
+  const auto enter = [](void* self) noexcept {
+    const auto& its = *static_cast<bp_thread*>(self);
+    its.function(its.context);
+  };
+  auto started = thread.thread.start(name, enter, &thread);
+  if (!started.ok()) return c_fail(started.error()), nullptr;
+  return &thread;
+}
+void bp_thread_join(bp_thread* thread) { thread->thread.join(); }
+int bp_thread_join_or_leave(bp_thread* thread, uint64_t patience_ns) {
+  return thread->thread.join_or_leave(patience_ns) ? 1 : 0;
+}
+
 void bp_drained(bp_context* context) {
   of(context).has_drained.store(true, std::memory_order_release);  // pairs with is_drained()
 }
@@ -368,6 +314,24 @@ bp_loop* bp_loop_of(bp_context* context, unsigned shard) {
 }
 
 uint64_t bp_loop_now_ns(const bp_loop* loop) { return loop->loop->now_ns(); }
+uint64_t bp_loop_look_at_clock(bp_loop* loop) { return loop->loop->look_at_clock(); }
+
+bp_trace* bp_trace_of(bp_context* context, unsigned shard) {
+  auto writer = of(context).context->trace(shard);
+  if (!writer.ok()) return c_fail(writer.error()), nullptr;
+  return &of(context).traces.emplace_back(bp_trace{writer.value()});
+}
+void bp_request_begin(bp_request* request, uint64_t now_ns) {
+  (new (request->reserved) RequestTrace)->begin(now_ns);
+}
+void bp_request_pass(bp_request* request, unsigned station, uint64_t now_ns) {
+  reinterpret_cast<RequestTrace*>(request->reserved)->pass(station, now_ns);
+}
+void bp_trace_write(bp_trace* trace, const bp_request* request, uint64_t handle, uint32_t bytes,
+                    unsigned subject, unsigned kind) {
+  trace->writer.write(*reinterpret_cast<const RequestTrace*>(request->reserved),
+                      {handle, bytes, static_cast<uint16_t>(subject), static_cast<uint8_t>(kind)});
+}
 
 // The loop's own Timer is stored in `reserved`, and stays there between two calls.
 void bp_timer_arm(bp_loop* loop, bp_timer* timer, uint64_t after_ns) {

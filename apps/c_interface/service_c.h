@@ -5,12 +5,17 @@
 
 #include <atomic>
 #include <deque>
-#include <string>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "apps/boot/service_context.h"
 #include "apps/c_interface/bedplate_service.h"
 #include "apps/c_interface/messages_c.h"
+#include "apps/c_interface/session_c.h"
 #include "apps/program/program.h"
+#include "platform/thread_stack.h"
+#include "platform/trace_ring.h"
 #include "transport/sockets/connecting.h"
 
 struct bp_loop {
@@ -21,7 +26,7 @@ struct bp_loop {
 
 struct bp_stream {
   struct Half {
-    iovec piece = {};
+    iovec pieces[BP_PIECES_MAX] = {};
     void (*done)(void* context, int64_t result) = nullptr;
     void* context = nullptr;
   };
@@ -33,6 +38,16 @@ struct bp_stream {
   bedplate::Connecting connecting;
   void (*connected)(void* context, int result) = nullptr;
   void* connected_context = nullptr;
+};
+
+struct bp_trace {
+  bedplate::TraceWriter writer;
+};
+
+struct bp_thread {
+  bedplate::StackedThread thread;
+  void (*function)(void* context) = nullptr;
+  void* context = nullptr;
 };
 
 struct bp_datagram_socket {
@@ -65,30 +80,28 @@ class CService final : public Service {
   explicit CService(const bp_service& service) : c_(service) {}
 
   const char* name() const noexcept override { return c_.name; }
+  uint32_t table_count_max() const noexcept override { return c_.table_count_max; }
   void describe(ConfigurationTable& table) override;
   Result<void> plan(ServicePlan& plan) override;
+  void preflight(std::vector<Error>* problems) override;
+  Result<void> prepare() override;
   Result<void> create(ServiceContext& context) override;
+  Result<void> sealed() override;
   void start(uint32_t shard) noexcept override;
+  void tick() noexcept override {
+    if (c_.tick != nullptr) c_.tick(c_.self);
+  }
   void methods(ControlMethods& methods) override;
   void request_drain() noexcept override;
-  bool is_drained() const noexcept override {
-    return c_.drain == nullptr || has_drained.load(std::memory_order_acquire);
-  }
+  bool is_drained() const noexcept override;
+
+  bool drains_alone() const noexcept override { return c_.drains_with_appliance == 0; }
+  bool stopped() noexcept override { return c_.stopped == nullptr || c_.stopped(c_.self) == 0; }
 
   void* self() const noexcept { return c_.self; }
-  // Lets the service's variables point to the texts of the file.
-  void hand_out_texts();
+  // Gives the service's variables the values of the file. Called before a check of them, too.
+  void hand_over_values();
 
-  // Values of the file. The description of a sample leaves them as they are.
-  struct Text {
-    std::string text;
-    std::string usual;  // the default
-    const char** to = nullptr;
-  };
-  struct Addresses {
-    std::string key;
-    std::vector<SocketAddress> addresses;
-  };
   // The call that starts the drain of one shard.
   struct Draining {
     LoopCall call;
@@ -96,8 +109,14 @@ class CService final : public Service {
     unsigned shard = 0;
   };
 
-  std::deque<Text> texts;
-  std::deque<Addresses> listens;
+  // Each hands values of the file over to C, or plans what the table says. `plan`: nullptr in
+  // hand_over_values().
+  using HandOver = std::function<void(ServicePlan* plan)>;
+  std::vector<HandOver> at_plan;
+  // The same for descriptions that are only listed: never called, but their keys refer to them.
+  std::vector<HandOver> of_samples;
+  std::vector<FileNeed> files;  // planned at the end of plan()
+  std::deque<CServer> servers;
   CounterSet counters;
   ServiceContext* context = nullptr;
   std::byte* counter_memory = nullptr;
@@ -107,6 +126,8 @@ class CService final : public Service {
   std::deque<CListener> listeners;
   std::deque<bp_stream> streams;
   std::deque<bp_datagram_socket> datagram_sockets;
+  std::deque<bp_trace> traces;
+  std::deque<bp_thread> threads;
   std::deque<CControlMethod> control_methods;
   std::atomic<bool> has_drained{false};
 
@@ -118,6 +139,16 @@ class CService final : public Service {
 };
 
 }  // namespace bedplate
+
+struct bp_table {
+  bedplate::ConfigurationTable& table;
+  bedplate::CService& service;
+
+  // Keeps `call`, with the variables that it owns.
+  void keep(bedplate::CService::HandOver call) const {
+    (table.is_sample() ? service.of_samples : service.at_plan).push_back(std::move(call));
+  }
+};
 
 struct bp_plan {
   bedplate::ServicePlan& plan;

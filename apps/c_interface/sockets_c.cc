@@ -27,6 +27,8 @@ static_assert(offsetof(bp_outgoing, to) == offsetof(OutgoingDatagram, to));
 static_assert(offsetof(bp_outgoing, from) == offsetof(OutgoingDatagram, from));
 static_assert(offsetof(bp_outgoing, ecn) == offsetof(OutgoingDatagram, ecn));
 static_assert(sizeof(Watch) <= sizeof(bp_watch::reserved));
+static_assert(sizeof(bp_piece) == sizeof(iovec) &&
+              offsetof(bp_piece, bytes) == offsetof(iovec, iov_len));
 
 namespace {
 
@@ -98,11 +100,15 @@ void bp_stream_abort(bp_stream* stream) {
   stream->sockets->abort(stream->socket);
 }
 
-static void begin(SocketOperation& operation, bp_stream::Half& half, void* memory, size_t bytes,
-                  size_t min, void (*done)(void* context, int64_t result), void* context) {
-  half = {{memory, bytes}, done, context};
-  operation.pieces = &half.piece;
-  operation.piece_count = 1;
+static void begin(SocketOperation& operation, bp_stream::Half& half, const bp_piece* pieces,
+                  size_t piece_count, size_t min, void (*done)(void* context, int64_t result),
+                  void* context) {
+  BP_ASSERT(piece_count >= 1 && piece_count <= BP_PIECES_MAX);
+  std::memcpy(half.pieces, pieces, piece_count * sizeof *pieces);
+  half.done = done;
+  half.context = context;
+  operation.pieces = half.pieces;
+  operation.piece_count = static_cast<uint32_t>(piece_count);
   operation.min_bytes = min;
   operation.context = &half;
   operation.completed = [](void* self, int64_t result) noexcept {
@@ -112,14 +118,21 @@ static void begin(SocketOperation& operation, bp_stream::Half& half, void* memor
 }
 void bp_stream_receive(bp_stream* stream, void* into, size_t bytes, size_t min,
                        void (*done)(void* context, int64_t result), void* context) {
-  begin(stream->socket.receive, stream->receive, into, bytes, min, done, context);
+  const bp_piece piece = {into, bytes};
+  begin(stream->socket.receive, stream->receive, &piece, 1, min, done, context);
   stream->sockets->receive(stream->socket);
 }
 void bp_stream_send(bp_stream* stream, const void* from, size_t bytes,
                     void (*done)(void* context, int64_t result), void* context) {
-  begin(stream->socket.send, stream->send, const_cast<void*>(from), bytes, bytes, done, context);
+  const bp_piece piece = {from, bytes};
+  bp_stream_send_pieces(stream, &piece, 1, done, context);
+}
+void bp_stream_send_pieces(bp_stream* stream, const bp_piece* pieces, size_t piece_count,
+                           void (*done)(void* context, int64_t result), void* context) {
+  begin(stream->socket.send, stream->send, pieces, piece_count, 1, done, context);
   stream->sockets->send(stream->socket);
 }
+void bp_stream_end_receive(bp_stream* stream) { stream->sockets->end_receive(stream->socket); }
 
 int bp_stream_connect(bp_stream* stream, const char* address, uint64_t time_ns_max,
                       void (*connected)(void* context, int result), void* context) {

@@ -176,6 +176,11 @@ static void drain(void* self, unsigned shard) {
 }
 
 int main(int count, char** words) {
-  static const bp_service service = {"store", NULL, describe, plan, create, NULL, drain, methods};
+  static const bp_service service = {.name = "store",
+                                     .describe = describe,
+                                     .plan = plan,
+                                     .create = create,
+                                     .drain = drain,
+                                     .methods = methods};
   return bp_main(count, words, &service, 1);
 }

@@ -125,7 +125,8 @@ static int create(void* self, bp_context* context) {
 }
 
 int main(int count, char** words) {
-  static const bp_service service = {"journal", NULL, describe, plan, create, NULL, NULL, NULL};
+  static const bp_service service = {
+      .name = "journal", .describe = describe, .plan = plan, .create = create};
   bp_set_product("journald", "2.1", "a journal in one file");
   return bp_main(count, words, &service, 1);
 }

@@ -1,0 +1,205 @@
+// Requests and replies in C: bedplate_session.h, implemented on StreamServer and StreamSession.
+#include "apps/c_interface/session_c.h"
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "apps/boot/service_context.h"
+#include "apps/c_interface/service_c.h"
+#include "apps/services/service_plan.h"
+
+using namespace bedplate;
+
+static_assert(static_cast<int>(StreamStep::kTaken) == BP_TAKEN);
+static_assert(static_cast<int>(StreamStep::kStarved) == BP_STARVED);
+static_assert(static_cast<int>(StreamStep::kWaits) == BP_WAITS);
+static_assert(StreamSession::kStepTextBytes == BP_STEP_TEXT_BYTES);
+static_assert(LaterAnswer::kTextBytes == BP_STEP_TEXT_BYTES);
+static_assert(StreamSession::kStepLoans == BP_STEP_LOANS);
+static_assert(std::string_view(StreamSession::kTraceStations) == BP_SESSION_STATIONS);
+
+namespace bedplate {
+namespace {
+
+constexpr const char* kCounters = "server";
+
+uint64_t whole_lines(uint64_t bytes) noexcept { return align_up(bytes, kCacheLineBytes); }
+
+// The parts of a session's memory.
+std::span<char> chars(CServer& server, uint64_t bytes) noexcept {
+  const std::span<std::byte> taken = server.take(bytes);
+  return {reinterpret_cast<char*>(taken.data()), bytes};
+}
+std::span<LaterAnswer> answers(CServer& server) noexcept {
+  const unsigned count = server.protocol().later_count;
+  const std::span<std::byte> taken = server.take(count * sizeof(LaterAnswer));
+  for (unsigned i = 0; i < count; ++i) new (taken.data() + i * sizeof(LaterAnswer)) LaterAnswer;
+  return {reinterpret_cast<LaterAnswer*>(taken.data()), count};
+}
+
+}  // namespace
+
+// ---- CServer ----
+
+uint64_t CServer::session_bytes() const noexcept {
+  return whole_lines(protocol_.input_bytes) + whole_lines(protocol_.output_bytes) +
+         whole_lines(protocol_.later_count * sizeof(LaterAnswer)) +
+         whole_lines(protocol_.state_bytes);
+}
+
+void CServer::plan(ServicePlan& plan) const {
+  const uint64_t bytes =
+      StreamServer::bytes_for<CSession>(connections_) + connections_ * session_bytes();
+  const OwnerName owner(name_, service_);
+  plan.segment(owner, {{owner, bytes}}, plan.placement(shard_));
+  const char* key = key_.empty() ? nullptr : key_.c_str();
+  plan.connections(shard_, connections_, key);
+  StreamServerCounters counters;
+  CounterTable table(&counters);
+  describe(table, counters, key);
+  plan.counters({service_, kCounters, name_, sizeof counters, table.take()});
+}
+
+std::span<std::byte> CServer::take(uint64_t bytes) noexcept {
+  const std::span<std::byte> taken = memory_.subspan(taken_bytes_, bytes);
+  taken_bytes_ += whole_lines(bytes);
+  return taken;
+}
+
+Result<void> CServer::create(ServiceContext& context, const char* listen) {
+  BP_TRY_ASSIGN(memory_, context.carve(OwnerName(name_, service_)));
+  BP_TRY_ASSIGN(const auto counters, context.counters<StreamServerCounters>(kCounters, name_));
+  BP_TRY_ASSIGN(const auto listening, context.listeners(listen));
+  StreamServerOptions options;
+  options.name = service_.c_str();
+  options.loop = &context.loop(shard_);
+  options.sockets = &context.sockets(shard_);
+  options.counters = counters;
+  options.silence_ns_max = protocol_.silence_s_max * kNsPerSecond;
+  if (protocol_.is_traced != 0) {
+    BP_TRY_ASSIGN(options.trace, context.trace(shard_));
+  }
+  taken_bytes_ = StreamServer::bytes_for<CSession>(connections_);
+  server_.create<CSession>(options, memory_.first(taken_bytes_), *this);
+  for (const Fd& socket : listening) server_.add_listener(socket.number());
+  return {};
+}
+
+// ---- CSession ----
+
+CSession::CSession(CServer& server) noexcept
+    : StreamSession(
+          chars(server, server.protocol().input_bytes),
+          chars(server, server.protocol().output_bytes), answers(server),
+          server.protocol().any_order != 0 ? AnswerOrder::kAny : AnswerOrder::kOfRequests),
+      protocol_(server.protocol()),
+      state_(server.take(server.protocol().state_bytes).data()) {}
+
+StreamStep CSession::work(uint64_t now_ns) noexcept {
+  return static_cast<StreamStep>(protocol_.work(protocol_.self, as_c(), now_ns));
+}
+void CSession::released(void* loan) noexcept {
+  if (protocol_.released != nullptr) protocol_.released(protocol_.self, as_c(), loan);
+}
+void CSession::left() noexcept {
+  if (protocol_.left != nullptr) protocol_.left(protocol_.self, as_c());
+}
+
+}  // namespace bedplate
+
+namespace {
+
+// A bp_session is a CSession, a bp_later a LaterAnswer.
+CSession& of(bp_session* session) noexcept { return *reinterpret_cast<CSession*>(session); }
+const CSession& of(const bp_session* session) noexcept {
+  return *reinterpret_cast<const CSession*>(session);
+}
+LaterAnswer& of(bp_later* later) noexcept { return *reinterpret_cast<LaterAnswer*>(later); }
+
+std::string_view text_of(const void* text, size_t bytes) noexcept {
+  return {static_cast<const char*>(text), bytes};
+}
+
+}  // namespace
+
+extern "C" {
+
+void bp_plan_server(bp_plan* plan, const char* name, unsigned shard, unsigned connections,
+                    const char* key, const bp_protocol* protocol) {
+  CServer& server = plan->service.servers.emplace_back(plan->service.name(), name, shard,
+                                                       connections, key, *protocol);
+  server.plan(plan->plan);
+}
+
+int bp_server_listen(bp_context* context, const char* name, const char* listen) {
+  CService& service = ::of(context);
+  const auto found = std::find_if(service.servers.begin(), service.servers.end(),
+                                  [name](const CServer& each) { return each.name() == name; });
+  if (found == service.servers.end()) {
+    return c_fail(error_while("creating the server %s", name)
+                      .set_answer("it is not planned")
+                      .set_cure("call bp_plan_server in plan"));
+  }
+  auto created = found->create(*service.context, listen);
+  return created.ok() ? 0 : c_fail(created.error());
+}
+
+const char* bp_session_arrived(const bp_session* session, size_t* bytes) {
+  const std::string_view text = of(session).arrived();
+  *bytes = text.size();
+  return text.data();
+}
+const char* bp_session_arrived_line(const bp_session* session, size_t* bytes) {
+  const std::string_view text = of(session).arrived_line();
+  *bytes = text.size();
+  return text.data();
+}
+int bp_session_is_input_full(const bp_session* session) {
+  return of(session).is_input_full() ? 1 : 0;
+}
+void bp_session_take(bp_session* session, size_t bytes) { of(session).take(bytes); }
+void bp_session_skip(bp_session* session, uint64_t bytes) { of(session).skip(bytes); }
+void bp_session_fill(bp_session* session, void* memory, uint64_t bytes) {
+  of(session).fill(static_cast<char*>(memory), bytes);
+}
+void bp_session_want(bp_session* session, uint64_t arrived_bytes) {
+  of(session).want(arrived_bytes);
+}
+void bp_session_say(bp_session* session, const char* text, size_t bytes) {
+  of(session).say({text, bytes});
+}
+void bp_session_say_number(bp_session* session, uint64_t number) { of(session).say_number(number); }
+void bp_session_lend(bp_session* session, const void* text, size_t bytes, void* loan) {
+  of(session).lend(text_of(text, bytes), loan);
+}
+void bp_session_answered(bp_session* session, bp_histogram* time_ns, unsigned kind) {
+  of(session).answered(*reinterpret_cast<Histogram*>(time_ns), static_cast<uint8_t>(kind));
+}
+void bp_session_end(bp_session* session) { of(session).end(); }
+void bp_session_end_foreign(bp_session* session, const char* what) {
+  of(session).end_foreign(what);
+}
+bp_later* bp_session_later(bp_session* session) {
+  return reinterpret_cast<bp_later*>(&of(session).later());
+}
+
+void* bp_session_state(bp_session* session) { return of(session).state(); }
+void bp_session_resume(bp_session* session, uint64_t now_ns) { of(session).resume(now_ns); }
+int bp_session_has_left(const bp_session* session) { return of(session).has_left() ? 1 : 0; }
+
+void bp_later_say(bp_later* later, const char* text, size_t bytes) { of(later).say({text, bytes}); }
+void bp_later_say_number(bp_later* later, uint64_t number) { of(later).say_number(number); }
+void bp_later_lend(bp_later* later, const void* text, size_t bytes, void* loan) {
+  of(later).lend(text_of(text, bytes), loan);
+}
+void bp_later_answered(bp_later* later, bp_histogram* time_ns, unsigned kind) {
+  of(later).answered(*reinterpret_cast<Histogram*>(time_ns), static_cast<uint8_t>(kind));
+}
+int bp_later_is_wanted(const bp_later* later) {
+  return reinterpret_cast<const LaterAnswer*>(later)->is_wanted() ? 1 : 0;
+}
+void bp_later_finish(bp_later* later, uint64_t now_ns) { of(later).finish(now_ns); }
+
+}  // extern "C"
