@@ -56,6 +56,7 @@ python: deps-python ## build the Python package into build/release/python (docs/
 install: deps-python ## install it with archives, headers, Python (PREFIX=/usr/local DESTDIR=); MODE=debug: archives beside
 	$(if $(SANITIZED),$(error a sanitizer's build is not installed: its archives lack malloc))
 	$(Q)$(PARALLEL_MAKE) MODE=$(MODE) $(LIBRARIES_ALL) $(MALLOC_LIBRARY) \
+	  $(TESTING_LIBRARY) \
 	  $(if $(filter debug,$(MODE)),$(DPDK_LIBRARY) $(TLS_LIBRARY),$(PROGRAM) python-package)
 	$(Q)$(INSTALL)
 

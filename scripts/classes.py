@@ -23,10 +23,10 @@ NOISE = re.compile(r'/\*.*?\*/|//[^\n]*|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|'
                    r"(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*",
                    re.DOTALL | re.MULTILINE)
 TEMPLATE_HEAD = re.compile(r"\s*template\s*<")
-TYPE_HEAD = re.compile(r"\s*(?:class|struct|union)\s+(?:(?:alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\)|"
-                       r"\[\[[^\]]*\]\])\s*)*([\w:]+)")
+TYPE_HEAD = re.compile(r"\s*(?P<kind>class|struct|union)\s+(?:(?:alignas\s*\([^()]*(?:\([^()]*\))?[^()]*\)|"
+                       r"\[\[[^\]]*\]\])\s*)*(?P<name>[\w:]+)")
 NO_METHOD = re.compile(r"\s*(?:friend|using|typedef|static_assert|enum|requires)\b")
-ACCESS = re.compile(r"\s*(?:public|protected|private)\s*:(?!:)")
+ACCESS = re.compile(r"\s*(public|protected|private)\s*:(?!:)")
 OPERATOR = re.compile(r"\boperator\b\s*(?:\(\s*\)|\[\s*\]|[^\w\s(]+|[\w:\s*&<>]+?)\s*(?=\()")
 
 
@@ -39,19 +39,22 @@ def without_angles(text):
         text = less
 
 
-def is_method(head):
-    """Returns whether `head`, up to the body or `;`, declares a function of a class."""
+def method_name(head):
+    """The name of the function of a class that `head`, up to the body or `;`, declares; None: it
+    declares none. Operators are called "method"."""
     if NO_METHOD.match(head):
-        return False
+        return None
     head = re.sub(r"\[\[[^\]]*\]\]|\[[^\[\]]*\]|\balignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|"
                   r"\bexplicit\s*\((?:[^()]|\([^()]*\))*\)|\brequires\s*\((?:[^()]|\([^()]*\))*\)",
                   " ", OPERATOR.sub(" method", head))
     head = without_angles(head)
     at = head.find("(")
     # After '=' in a member's initialiser there may be a call; (*name) is a pointer to a function.
-    return at > 0 and "=" not in head[:at] and not head[at + 1:].lstrip().startswith("*") and \
-        re.search(r"\w\s*$", head[:at]) is not None and \
-        re.search(r"\b(?:decltype|noexcept)\s*$", head[:at]) is None
+    name = re.search(r"(\w+)\s*$", head[:at]) if at > 0 else None
+    if not name or "=" in head[:at] or head[at + 1:].lstrip().startswith("*") or \
+            name[1] in ("decltype", "noexcept"):
+        return None
+    return name[1]
 
 
 def skip_template(text, at):
@@ -81,6 +84,7 @@ class Counter:
     def __init__(self, text):
         self.text = NOISE.sub(lambda match: '""' if match[0][0] in "R\"'" else " ", text)
         self.counts = []  # (name, count)
+        self.methods = []  # (class, access, method)
 
     def declaration(self, at):
         """(head, the index of its '{' or ';'): parentheses and initialisers belong to the head."""
@@ -89,12 +93,19 @@ class Counter:
             at = block_end(self.text, at) if self.text[at] == "(" else at + 1
         return self.text[begin:at], at
 
-    def scope(self, at, name):
+    def scope(self, at, name, access="public"):
         """Counts in the scope from `at` to its '}'; returns the index after that. `name`: the
-        scope's class; None: a namespace."""
+        scope's class; None: a namespace. `access`: at its beginning."""
         count = 0
+
+        def add(head):
+            nonlocal count
+            if method := method_name(head):
+                count += 1
+                self.methods.append((name, access, method))
         while at < len(self.text):
             if match := ACCESS.match(self.text, at):
+                access = match[1]
                 at = match.end()
                 continue
             at = skip_template(self.text, at)
@@ -103,15 +114,16 @@ class Counter:
                 break
             type_ = TYPE_HEAD.match(head)
             if self.text[at] == ";":
-                count += is_method(head)
+                add(head)
             elif re.match(r"\s*(?:inline\s+)?namespace\b", head) or head.strip() == "extern \"\"":
                 at = self.scope(at + 1, None) - 1
             elif type_ and "(" not in without_angles(head[type_.end():]):
-                inner = type_[1] if name is None else f"{name}::{type_[1]}"
-                at = self.scope(at + 1, inner) - 1
+                inner = type_["name"] if name is None else f"{name}::{type_['name']}"
+                is_class = type_["kind"] == "class"
+                at = self.scope(at + 1, inner, "private" if is_class else "public") - 1
             else:
                 at = self.body(head, at) - 1
-                count += is_method(head)
+                add(head)
             at += 1
         if name is not None:
             self.counts.append((name, count))
@@ -120,7 +132,8 @@ class Counter:
     def body(self, head, at):
         """The index after the body, or initialiser, at '{'. A constructor's member initialisers
         come before its body."""
-        is_list = re.search(r"\)[^()]*(?<!:):(?!:)", head) is not None and is_method(head)
+        is_list = re.search(r"\)[^()]*(?<!:):(?!:)", head) is not None and \
+            method_name(head) is not None
         while True:
             at = block_end(self.text, at)
             if not is_list or not (more := re.match(r"\s*(,[^{;]*)?\{", self.text[at:])):
@@ -128,13 +141,18 @@ class Counter:
             at += more.end() - 1
 
 
-def counts_of(text):
-    """[(class, number of methods)] of a header's text."""
+def counted(text):
+    """The Counter of a header's text."""
     counter = Counter(text)
     at = 0
     while at < len(counter.text):
         at = counter.scope(at, None)
-    return counter.counts
+    return counter
+
+
+def counts_of(text):
+    """[(class, number of methods)] of a header's text."""
+    return counted(text).counts
 
 
 def too_large(counts):

@@ -51,6 +51,7 @@ LAYERS = (
     "transport/verbs", "apps/boot", "apps/configuration", "apps/counters", "apps/services",
     "apps/connections", "apps/peers", "apps/c_interface", "apps/tls", "apps/init", "apps/program",
     "apps/perf", "apps/blockd", "apps/kvd", "apps/tsrelay", "apps/http", "apps/control", "apps/ports",
+    "apps/testing",
 )
 NEEDS_GUEST = ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf")
 # Layers that the unit tests of a sanitizer build cover too little, with the tests that cover them.

@@ -3,8 +3,8 @@
 # join -> the pool; in apps/: services and commands -> boot. Files named *_datapath neither
 # allocate, throw, log nor lock. No exceptions to either rule. Only alloc/ depends on hardened
 # builds. Each file includes the headers that it uses, and the core archive none of rdma-core, DPDK
-# or OpenSSL. Each source has its test. No class has more than 40 methods. Lines are short. Files
-# named in documents exist, and pictures match their texts.
+# or OpenSSL. Each source has its test. No class has more than 40 methods. C has what C++ has. Lines
+# are short. Files named in documents exist, and pictures match their texts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -84,6 +84,8 @@ complain "a used header of the standard library is not included" "$(
   /usr/bin/python3 scripts/includes.py || echo "scripts/includes.py ended with an error")"
 methods=$(/usr/bin/python3 scripts/classes.py 2>&1) ||
   complain "a class has too many methods" "$methods"
+complain "C lacks what C++ has, or docs/services.md does not say how it is called there" "$(
+  /usr/bin/python3 scripts/c_interface.py || echo "scripts/c_interface.py ended with an error")"
 complain "libbedplate.a needs a header of rdma-core, DPDK or OpenSSL" "$(
   /usr/bin/python3 scripts/core_headers.py || echo "scripts/core_headers.py ended with an error")"
 complain "a source has no test" "$(

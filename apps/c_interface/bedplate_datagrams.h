@@ -68,6 +68,7 @@ typedef struct bp_datagram_options {
   const char* multicast_interface; /* NULL: as the routes say */
   unsigned multicast_hops;         /* 0 means 1; more than 255 means 255 */
   int hides_own_multicast;         /* this machine does not receive its own multicast */
+  int sends_broadcast;             /* else sending to a broadcast address is refused (EACCES) */
   /* Called from the loop, never from within a function here. All but `received` may be NULL.
    * has_room is called once after EAGAIN, when there is space again. failed reports that an earlier
    * datagram did not arrive (ECONNREFUSED, EHOSTUNREACH, EMSGSIZE); `to` may be none. */
@@ -93,6 +94,13 @@ int bp_datagram_join(bp_datagram_socket* socket, const bp_ip* group, const bp_ip
                      const char* interface);
 int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
                       const char* interface);
+/* After an interface has gone and come back: leaves `group` on the interface with the number
+ * `left_index` (0: nowhere), and joins it on `index` (0: nowhere). `source` as in the join. Returns
+ * 0 or an errno value: then it is joined nowhere. Sends multicast over that interface from now on.
+ * Requires, of both: it is open. */
+int bp_datagram_rejoin(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
+                       uint32_t left_index, uint32_t index);
+int bp_datagram_send_multicast_over(bp_datagram_socket* socket, uint32_t index);
 /* Sends in order; *sent_count (may be NULL) becomes the number of datagrams that were sent whole.
  * Returns 0 if all were sent; EAGAIN if the queue is full, and has_room will be called; another
  * errno value if the next datagram cannot be sent. If only a part of a segmented datagram was sent,

@@ -232,6 +232,9 @@ void bp_json_key(bp_json* json, const char* key);
 void bp_json_text(bp_json* json, const char* text);
 void bp_json_number(bp_json* json, uint64_t number);
 void bp_json_boolean(bp_json* json, int value);
+void bp_json_null(bp_json* json);
+/* A value that is JSON already. */
+void bp_json_raw(bp_json* json, const char* value);
 
 /* ---- Its plan: in plan. A plan that makes no sense ends the boot, with an error that names the
  * service. Shards are numbered from 0, in the order of [[shard]]; several calls for one shard add

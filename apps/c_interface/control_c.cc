@@ -102,5 +102,7 @@ void bp_json_key(bp_json* json, const char* key) { text_of(json).key(key); }
 void bp_json_text(bp_json* json, const char* text) { text_of(json).text(text); }
 void bp_json_number(bp_json* json, uint64_t number) { text_of(json).number(number); }
 void bp_json_boolean(bp_json* json, int value) { text_of(json).boolean(value != 0); }
+void bp_json_null(bp_json* json) { text_of(json).null(); }
+void bp_json_raw(bp_json* json, const char* value) { text_of(json).raw(value); }
 
 }  // extern "C"

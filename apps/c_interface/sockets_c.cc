@@ -213,6 +213,7 @@ int bp_datagram_open(bp_datagram_socket* socket, const bp_datagram_options* opti
     made.multicast_hops = static_cast<uint8_t>(std::min(options->multicast_hops, 255U));
   }
   made.hears_own_multicast = options->hides_own_multicast == 0;
+  made.sends_broadcast = options->sends_broadcast != 0;
   socket->options = *options;
   made.owner.context = socket;
   if (options->received != nullptr) {
@@ -253,6 +254,14 @@ int bp_datagram_leave(bp_datagram_socket* socket, const bp_ip* group, const bp_i
                       const char* interface) {
   auto left = socket->socket->leave(to_cpp(group), to_cpp(source), interface);
   return left.ok() ? 0 : c_fail(left.error());
+}
+
+int bp_datagram_rejoin(bp_datagram_socket* socket, const bp_ip* group, const bp_ip* source,
+                       uint32_t left_index, uint32_t index) {
+  return socket->socket->rejoin(to_cpp(group), to_cpp(source), left_index, index);
+}
+int bp_datagram_send_multicast_over(bp_datagram_socket* socket, uint32_t index) {
+  return socket->socket->send_multicast_over(index);
 }
 
 int bp_datagram_send(bp_datagram_socket* socket, bp_outgoing* datagrams, size_t count,
