@@ -508,8 +508,8 @@ typedef struct bp_file bp_file;
 
 enum {
   BP_FILE_WRITABLE = 1, /* and locked: one writer; without this flag it is read only */
-  BP_FILE_CREATE = 2,   /* if missing, for its owner alone; needs BP_FILE_WRITABLE; not below /dev */
-  BP_FILE_DIRECT = 4,   /* past the page cache: bp_file_alignment */
+  BP_FILE_CREATE = 2, /* if missing, for its owner alone; needs BP_FILE_WRITABLE; not below /dev */
+  BP_FILE_DIRECT = 4, /* past the page cache: bp_file_alignment */
   BP_FILE_EXCLUDES_WRITERS = 8, /* a read-only file is locked, too: it then has only readers */
   BP_FILE_WHOLE_BLOCKS = 16,    /* refused if it is empty, or no multiple of 512 bytes */
   BP_FILE_EXTENTS = 32,         /* allows bp_file_extents */

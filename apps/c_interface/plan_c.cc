@@ -27,7 +27,8 @@ void change_counter(bp_plan* plan, const char* counter, Change&& change) {
   std::vector<CounterDescription> all(planned.begin(), planned.end());
   const auto found =
       std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.name == counter; });
-  BP_ASSERT(found != all.end() && "the counter is not planned");
+  BP_REQUIRE(found != all.end(), "service %s changes the counter %s and has not planned it: %s",
+             plan->service.name(), counter, "bp_plan_counter");
   change(*found);
   planned = std::move(all);
 }

@@ -39,7 +39,8 @@ struct Words {
 
 TableKey& find_key(bp_table* table, const char* key) {
   TableKey* found = table->table.find_key(key);
-  BP_REQUIRE(found != nullptr, "the key %s is not described yet: bp_table_required and its like", key);
+  BP_REQUIRE(found != nullptr, "the key %s is not described yet: bp_table_required and its like",
+             key);
   return *found;
 }
 
