@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // Returns a block of at least `bytes`, not zeroed. Returns nullptr if the heap is exhausted or too

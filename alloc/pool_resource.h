@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <memory_resource>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // As pool_allocate (pool_heap.h), but throws std::bad_alloc where that returns nullptr. In a

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // A set of these bits.

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 struct OwnerName {

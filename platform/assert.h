@@ -11,6 +11,8 @@
 // BP_DREQUIRE is the same for debug builds alone, where a check would cost a release something.
 #pragma once
 
+#include "platform/version.h"
+
 #ifndef BP_DEBUG
 #define BP_DEBUG 0
 #endif

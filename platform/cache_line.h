@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // The line of x86-64 and of most AArch64 processors. It belongs to the ABI between processes that

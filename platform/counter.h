@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // It uses plain loads and stores: no locked instruction, and no order with other memory. A zeroed

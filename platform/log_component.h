@@ -15,6 +15,8 @@
 #include <optional>
 #include <string_view>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 enum class LogLevel : uint8_t { kDebug, kInfo, kWarning, kError };

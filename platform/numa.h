@@ -9,6 +9,8 @@
 
 #include <sys/types.h>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 inline constexpr int kAnyNode = -1;

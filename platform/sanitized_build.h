@@ -2,6 +2,8 @@
 // BP_THREAD_SANITIZER. g++ has a predefined macro for it, clang a feature test.
 #pragma once
 
+#include "platform/version.h"
+
 #ifdef __has_feature
 #define BP_HAS_FEATURE(name) __has_feature(name)
 #else

@@ -9,6 +9,8 @@
 #include <optional>
 #include <string_view>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // Removes the first word and the spaces before it from *text. Returns the word; empty: there is

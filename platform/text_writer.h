@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 class TextWriter {

@@ -90,7 +90,7 @@ complain "libbedplate.a needs a header of rdma-core, DPDK or OpenSSL" "$(
   /usr/bin/python3 scripts/core_headers.py || echo "scripts/core_headers.py ended with an error")"
 complain "a source has no test" "$(
   /usr/bin/python3 scripts/tested.py || echo "scripts/tested.py ended with an error")"
-complain "the public headers differ from their list" \
+complain "the public headers differ from their list, or one has no interface" \
   "$(/usr/bin/python3 scripts/install/headers.py || true)"
 complain "a line has more than 100 columns" "$(LC_ALL=C.UTF-8 grep -rnE '^.{101,}' \
   --include='*.h' --include='*.cc' --include='*.c' \

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../../platform/version.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -22,14 +22,6 @@
 extern "C" {
 #endif
 
-/* Bedplate's version: `make install`, packages and --version read it from these lines. BP_VERSION
- * is 0xMMmmpp. bp_main refuses a program that was compiled with another major version than the
- * archive's. */
-#define BP_VERSION_MAJOR 0
-#define BP_VERSION_MINOR 1
-#define BP_VERSION_PATCH 0
-#define BP_VERSION (BP_VERSION_MAJOR * 0x10000u + BP_VERSION_MINOR * 0x100u + BP_VERSION_PATCH)
-
 typedef struct bp_table bp_table; /* a table of the configuration, while it is described */
 typedef struct bp_read_table bp_read_table; /* the same table after it was read */
 typedef struct bp_plan bp_plan;             /* the plan of a service: all that it needs */
@@ -87,11 +79,14 @@ void bp_problem(bp_problems* problems, const char* doing, const char* answer, co
 /* Runs the command of the command line (run, plan, check, keys, counters, doctor, stats, top,
  * trace, ctl, perf) with these services; as the first process of an image, it runs the machine.
  * Returns the exit code: 0 good, 1 boot or run failure, 2 usage or configuration. Call it once in a
- * process. */
+ * process.
+ *
+ * bp_main_of is for languages that do not read this header. It refuses a bp_service of another
+ * interface than the archive's (platform/version.h has the numbers), or of another size. */
 #define bp_main(count, words, services, service_count) \
-  bp_main_of(BP_VERSION, sizeof(bp_service), count, words, services, service_count)
-int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
-               const bp_service* services, size_t service_count);
+  bp_main_of(BP_VERSION, BP_INTERFACE, sizeof(bp_service), count, words, services, service_count)
+int bp_main_of(unsigned version, unsigned interface_number, size_t service_bytes, int count,
+               char** words, const bp_service* services, size_t service_count);
 
 /* Sets the text of bp_error_text in this thread: what was being done, the answer, the cure. Returns
  * -1. */

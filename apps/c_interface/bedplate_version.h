@@ -1,7 +1,7 @@
 // Bedplate's version as text.
 #pragma once
 
-#include "apps/c_interface/bedplate_service.h"
+#include "platform/version.h"
 
 #define BP_TEXT_OF_WORDS(words) #words
 #define BP_TEXT_OF(macro) BP_TEXT_OF_WORDS(macro)

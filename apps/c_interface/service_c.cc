@@ -8,7 +8,7 @@
 #include "apps/c_interface/bedplate_service.h"
 #include "apps/c_interface/messages_c.h"
 #include "apps/c_interface/service_c.h"
-#include "apps/configuration/read_table.h"
+#include "apps/program/interface_check.h"
 #include "apps/program/program.h"
 #include "platform/log.h"
 
@@ -148,16 +148,19 @@ void CService::request_drain() noexcept {
 
 extern "C" {
 
-int bp_main_of(unsigned version, size_t service_bytes, int count, char** words,
-               const bp_service* services, size_t service_count) {
-  if (version >> 16 != BP_VERSION >> 16 || service_bytes != sizeof(bp_service)) {
-    Error error =
-        configuration_error_while("starting the program")
-            .set_answer("it was compiled with version %x of bedplate_service.h, but the archive "
-                        "has %x",
-                        version, BP_VERSION);
-    log_error(error.set_cure("compile it with the header that belongs to the archive"));
-    return static_cast<int>(error.kind);
+int bp_main_of(unsigned version, unsigned interface_number, size_t service_bytes, int count,
+               char** words, const bp_service* services, size_t service_count) {
+  auto fits = check_interface("its list of services",
+                              {.interface_number = interface_number, .version = version});
+  if (fits.ok() && service_bytes != sizeof(bp_service)) {
+    fits = configuration_error_while("starting the program")
+               .set_answer("its bp_service has %zu bytes, but the archive's has %zu", service_bytes,
+                           sizeof(bp_service))
+               .set_cure("declare it as bedplate_service.h of the archive does");
+  }
+  if (!fits.ok()) {
+    log_error(fits.error());
+    return static_cast<int>(fits.error().kind);
   }
   static std::deque<CService> made;
   static std::vector<Service*> all;

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // Words have 1 to 47 bytes of a-z, 0-9 and _, and are separated by "|"; at most 159 bytes in all.

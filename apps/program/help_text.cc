@@ -24,7 +24,8 @@ std::string name_and_version() {
 std::string version_text() {
   const bool is_bedplate = std::string_view(product().name) == Product{}.name;
   const std::string runtime = is_bedplate ? "" : "Bedplate " + std::string(kBedplateVersion) + ", ";
-  return name_and_version() + " (" + runtime + "build " + build_id().text + ")\n";
+  return name_and_version() + " (" + runtime + "build " + build_id().text +
+         ", interface " BP_TEXT_OF(BP_INTERFACE) ")\n";
 }
 
 std::string program_help() {

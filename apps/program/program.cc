@@ -18,6 +18,7 @@
 #include "apps/program/commands.h"
 #include "apps/program/help_text.h"
 #include "apps/program/init_part.h"
+#include "apps/program/interface_check.h"
 #include "apps/program/manual.h"
 #include "apps/program/unit_file.h"
 #include "platform/failed_calls.h"
@@ -133,6 +134,11 @@ int fail(const std::vector<Error>& errors) {
 }
 
 static int run_words(int count, char** words, std::span<Service* const> given) {
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string which = "service " + std::to_string(i + 1) + " of its list";
+    const auto fits = check_interface(which.c_str(), given[i]->compiled_against());
+    if (!fits.ok()) return fail(fits.error());
+  }
   static HttpService http;
   static ControlService control(&plan_text);
   std::vector<Service*> services(given.begin(), given.end());

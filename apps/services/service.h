@@ -32,6 +32,7 @@
 #include "apps/configuration/configuration_table.h"
 #include "apps/services/control_methods.h"
 #include "platform/result.h"
+#include "platform/version.h"
 
 namespace bedplate {
 
@@ -107,6 +108,14 @@ class Service {
   // the kernel and may still use that: the process then ends without destroying it. Called once or
   // twice. Threads: the main thread's.
   virtual bool stopped() noexcept { return true; }
+
+  // The interface that the service's own code was compiled against: run_program() refuses another
+  // one. This is no virtual function, which such a service might not have.
+  CompiledAgainst compiled_against() const noexcept { return compiled_against_; }
+
+ private:
+  // The first member in every version, so that the service of any version can be asked.
+  CompiledAgainst compiled_against_;
 };
 
 }  // namespace bedplate

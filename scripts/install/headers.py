@@ -3,8 +3,9 @@
 They are installed in their layers' folders, PREFIX/include/bedplate/apps/boot/service.h, and find
 one another through -IPREFIX/include/bedplate, which bedplate.pc and the CMake package set. A header
 that no root reaches stays private. public_headers.txt in this folder lists the public headers, so
-that a careless #include makes no header public: run as a program, this prints the
-differences (layers.sh does).
+that a careless #include makes no header public. Each of them reaches platform/version.h, so that an
+object that includes any does not link with the archive of another interface. Run as a program, this
+prints what differs from the list and which header does not reach it (layers.sh does).
 """
 
 import os
@@ -13,6 +14,8 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "public_headers.txt")
+# Refers to the symbol of the interface.
+VERSION = "platform/version.h"
 # For processes that join, and for services.
 C_HEADERS = ("apps/c_interface/bedplate.h", "apps/c_interface/bedplate_service.h")
 # Headers for programs to include, in the order of bedplate.hpp.
@@ -66,10 +69,11 @@ C_UMBRELLA = """\
 
 
 def included(path):
-    """The headers of this tree that the header `path` includes; C headers include by bare name."""
+    """The headers of this tree that the header `path` includes; C headers include relative to it."""
     with open(os.path.join(ROOT, path), encoding="utf-8") as file:
         names = re.findall(r'^\s*#\s*include\s+"([^"]+)"', file.read(), re.M)
-    return [name if "/" in name else os.path.join(os.path.dirname(path), name) for name in names]
+    return [name if re.match(r"\w+/", name) else
+            os.path.normpath(os.path.join(os.path.dirname(path), name)) for name in names]
 
 
 def closure(roots):
@@ -83,10 +87,14 @@ def closure(roots):
     return sorted(found)
 
 
+def public_headers():
+    return closure((*ALL_ROOTS, *C_HEADERS))
+
+
 def installed():
     """{path below include/bedplate: text} of all installed headers."""
     files = {}
-    for path in closure((*ALL_ROOTS, *C_HEADERS)):
+    for path in public_headers():
         with open(os.path.join(ROOT, path), encoding="utf-8") as file:
             files[path] = file.read()
     includes = "\n".join(f'#include "{path}"' for path in ROOTS)
@@ -100,13 +108,21 @@ def differences():
     """A line for each header that is public but not listed, or listed but not public."""
     with open(LIST, encoding="utf-8") as file:
         listed = set(file.read().split())
-    public = set(closure((*ALL_ROOTS, *C_HEADERS)))
+    public = set(public_headers())
     return [f"{path} became public: forward-declare its types, or add it to public_headers.txt"
             for path in sorted(public - listed)] + \
            [f"{path} is no longer public: remove it from public_headers.txt"
             for path in sorted(listed - public)]
 
 
+def without_interface():
+    """A line for each public header that an object can include without a reference to the symbol of
+    its interface."""
+    return [f"{path} does not reach {VERSION}: include it" for path in public_headers()
+            if VERSION not in closure((path,))]
+
+
 if __name__ == "__main__":
-    print(*differences(), sep="\n", end="")
-    sys.exit(bool(differences()))
+    problems = differences() + without_interface()
+    print(*problems, sep="\n", end="")
+    sys.exit(bool(problems))

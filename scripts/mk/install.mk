@@ -2,9 +2,9 @@
 
 # The version in the public header.
 VERSION := $(shell awk '/^.define BP_VERSION_(MAJOR|MINOR|PATCH) / {printf "%s%d", dot, $$3; dot = "."}' \
-                       apps/c_interface/bedplate_service.h)
+                       platform/version.h)
 ifeq ($(filter 3,$(words $(subst ., ,$(VERSION)))),)
-$(error apps/c_interface/bedplate_service.h does not define BP_VERSION_MAJOR, _MINOR and _PATCH)
+$(error platform/version.h does not define BP_VERSION_MAJOR, _MINOR and _PATCH)
 endif
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib

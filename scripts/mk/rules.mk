@@ -167,8 +167,8 @@ $(BROKEN): $(BUILD)/tests/power/broken.o
 $(PROGRAM) $(BROKEN): $(call objects,$(PROGRAM_SOURCES)) $(BLOCKD_OBJECTS) $(KVD_OBJECTS) \
                       $(ARCHIVES_ALL)
 	$(call link,$(WITH_ALL))
-# A client without any code of ours.
-$(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.cc)
+# A client without any code of ours, except for the symbol that each of our headers refers to.
+$(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.cc platform/version.cc)
 	$(if $(V),,@echo "  LINK $@")
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ -lpthread
 

@@ -9,6 +9,7 @@ skipped`; the exit code is 1 if anything failed.
 """
 
 import concurrent.futures
+import ctypes
 import functools
 import glob
 import json
@@ -400,6 +401,56 @@ def check_c_header(installation):
              "-x", "c", f"-I{folder}", "-include", name, "/dev/null"])
 
 
+def headers_of_next_interface(installation, home):
+    """Copies the installed headers, with the number of the next interface. Returns their folder, and
+    the number that is installed."""
+    include = os.path.join(home, "include")
+    shutil.copytree(installation.include, include)
+    path = os.path.join(include, "platform/version.h")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    number = int(re.search(r"^#define BP_INTERFACE (\d+)$", text, re.M)[1])
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text.replace(f"#define BP_INTERFACE {number}\n",
+                                f"#define BP_INTERFACE {number + 1}\n"))
+    return include, number
+
+
+def check_other_interface(installation):
+    """An object that was compiled against another interface does not link, in C++ and in C, also
+    where unused sections are left out: the linker names the object and both numbers. A library with
+    such an object is not loaded."""
+    asked = {words: run(["pkg-config", *words.split(), "bedplate"],
+                        environment=installation.environment).strip()
+             for words in ("--static --libs", "--modversion")}
+    with tempfile.TemporaryDirectory() as home:
+        include, number = headers_of_next_interface(installation, home)
+        symbol = f"bedplate_interface_{number + 1}_compile_again_with_the_headers_of_this_archive"
+        archive = f"Bedplate {asked['--modversion']} with interface {number}"
+        for compiler, source in ((("g++", "-std=c++20"), "apps/examples/echo.cc"),
+                                 (("gcc", "-std=c99"), "apps/examples/store.c")):
+            made = os.path.join(home, f"service_{compiler[0]}.o")
+            run([*compiler, f"-I{include}", "-c", os.path.join(ROOT, source), "-o", made])
+            linked = subprocess.run(["g++", "-static", "-Wl,--gc-sections", "-o", f"{made}.program",
+                                     made, *shlex.split(asked["--static --libs"])],
+                                    capture_output=True, text=True, check=False,
+                                    env={**os.environ, "LC_ALL": "C"})
+            expect(linked.returncode, 1, f"the exit code of the linker\n{linked.stderr}")
+            for word in (f"service_{compiler[0]}.o:", f"undefined reference to `{symbol}'",
+                         f"compiled against interface {number + 1} of Bedplate, but the archive is "
+                         f"{archive}: compile it again"):
+                expect(word in linked.stderr, True, f"whether it says {word!r}:\n{linked.stderr}")
+        library = os.path.join(home, "library.so")
+        run(["g++", "-std=c++20", "-shared", "-fPIC", f"-I{include}", "-x", "c++", "-include",
+             "bedplate.hpp", "/dev/null", "-o", library])
+        try:
+            ctypes.CDLL(library)
+        except OSError as error:
+            expect(symbol in str(error), True, f"why the library is not loaded: {error}")
+        else:
+            raise AssertionError("a library of another interface is loaded")
+
+
 def check_private(installation):
     """No header is installed that only the runtime or its tests use, and no file that is not listed
     here."""
@@ -718,6 +769,7 @@ def check_packages():
 def tests(installation, builds):
     yield "each header alone", lambda: check_headers(installation)
     yield "the C header", lambda: check_c_header(installation)
+    yield "another interface", lambda: check_other_interface(installation)
     yield "no header of rdma-core", lambda: check_needs_no_rdma_core(installation)
     yield "nothing private", lambda: check_private(installation)
     yield "the first service", lambda: check_documents(installation)

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 enum class PeerEventKind : uint8_t {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 struct IpAddress {

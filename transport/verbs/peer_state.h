@@ -16,6 +16,8 @@
 
 #include <cstdint>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // The numbers are in counters files: a new state goes to the end.

@@ -26,8 +26,8 @@ using namespace bedplate::test;
 
 TEST_GROUP(ServiceC) {
   bp_service service = {};
-  char program[6] = "store", help[7] = "--help";
-  char* words[3] = {program, help, nullptr};
+  char program[6] = "store", option[10] = "--version";
+  char* words[3] = {program, option, nullptr};
 
   const Product before = product();
 
@@ -37,8 +37,8 @@ TEST_GROUP(ServiceC) {
     set_product(before);
   }
 
-  int run(unsigned version, size_t bytes) {
-    return bp_main_of(version, bytes, 2, words, &service, 1);
+  int run(unsigned version, unsigned interface_number, size_t bytes) {
+    return bp_main_of(version, interface_number, bytes, 2, words, &service, 1);
   }
   // Runs `check` on a configuration with these tables. Returns its exit code; its log is in `said`.
   int check(const std::string& tables) {
@@ -52,7 +52,7 @@ TEST_GROUP(ServiceC) {
     close(fd);
     char* check_it[4] = {program, check_word, path, nullptr};
     StderrCapture log;
-    const int code = bp_main_of(BP_VERSION, sizeof(bp_service), 3, check_it, &service, 1);
+    const int code = bp_main(3, check_it, &service, 1);
     unlink(path);
     said = log.text();
     return code;
@@ -60,12 +60,11 @@ TEST_GROUP(ServiceC) {
   std::string said;
 };
 
-TEST(ServiceC, AHeaderOfAnotherMajorVersionIsRefused) {
+TEST(ServiceC, AHeaderOfAnotherInterfaceIsRefusedWithBothVersions) {
   StderrCapture log;
-  LONGS_EQUAL(2, run(BP_VERSION + 0x010000, sizeof(bp_service)));
-  LONGS_EQUAL(2, run(BP_VERSION, sizeof(bp_service) - sizeof(void*)));
-  STRCMP_CONTAINS("it was compiled with version 10100 of bedplate_service.h, but the archive has "
-                  "100; compile it with the header that belongs to the archive",
+  LONGS_EQUAL(2, run(0x010203, BP_INTERFACE + 1, sizeof(bp_service)));
+  STRCMP_CONTAINS("starting the program: its list of services was compiled against Bedplate 1.2.3 "
+                  "with interface ",
                   log.text().c_str());
 }
 
@@ -74,7 +73,7 @@ TEST(ServiceC, AProgramMayBeAProductOfItsOwn) {
   char* serve[3] = {program, unknown, nullptr};
   const auto said_by = [&] {
     StderrCapture log;
-    LONGS_EQUAL(2, bp_main_of(BP_VERSION, sizeof(bp_service), 2, serve, &service, 1));
+    LONGS_EQUAL(2, bp_main_of(BP_VERSION, BP_INTERFACE, sizeof(bp_service), 2, serve, &service, 1));
     return log.text();
   };
   bp_set_product("logd", "2.1", nullptr);
@@ -90,6 +89,19 @@ TEST(ServiceC, AProgramMayBeAProductOfItsOwn) {
                     "31 characters of a-z, 0-9 and -, and begins with a letter\n",
                     said_by().c_str());
   }
+}
+
+TEST(ServiceC, AnotherVersionOfTheSameInterfaceIsNotRefused) {
+  LONGS_EQUAL(0, run(0x010203, BP_INTERFACE, sizeof(bp_service)));
+}
+
+TEST(ServiceC, AListWithServicesOfAnotherSizeIsRefusedWithBothSizes) {
+  StderrCapture log;
+  LONGS_EQUAL(2, run(BP_VERSION, BP_INTERFACE, sizeof(bp_service) - sizeof(void*)));
+  const std::string sizes = "its bp_service has " +
+                            std::to_string(sizeof(bp_service) - sizeof(void*)) +
+                            " bytes, but the archive's has " + std::to_string(sizeof(bp_service));
+  STRCMP_CONTAINS(sizes.c_str(), log.text().c_str());
 }
 
 TEST(ServiceC, AValueOfItsTableThatIsOutOfRangeIsRefusedWithItsPosition) {

@@ -11,6 +11,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 class RefusedHosts {

@@ -32,6 +32,8 @@
 
 #include <infiniband/verbs.h>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // Set once, when the device is opened. All false: the device follows the specification.
