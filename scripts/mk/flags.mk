@@ -120,7 +120,7 @@ WITH_TYPEINFO := $(call every_object,alloc/pool_resource) $(call objects,apps/po
   $(addprefix transport/,messages/message_answers_datapath.cc messages/messenger.cc \
   shm/membership/member_source.cc \
   vfio/vfio_device.cc \
-  $(addprefix verbs/,device/verbs_device.cc channel/verbs_endpoint.cc channel/verbs_provider.cc)))
+  $(addprefix verbs/,device/verbs_device.cc channel/verbs_provider.cc)))
 $(WITH_TYPEINFO): private CXXFLAGS += -frtti $(if $(filter asan,$(MODE)),-fno-sanitize=vptr)
 # Objects that no precompiled header fits.
 OWN_FLAGS := $(WITH_MIMALLOC) $(THROWING) $(WITH_TYPEINFO)

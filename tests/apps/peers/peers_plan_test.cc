@@ -8,6 +8,7 @@
 #include "apps/boot/appliance_plan.h"
 #include "pinned_pool/boot_segment.h"
 #include "tests/apps/configuration/configuration_support.h"
+#include "transport/verbs/channel/datagram_queue_datapath.h"
 #include "transport/verbs/channel/verbs_provider.h"
 #include "transport/verbs/connect/link_connector.h"
 

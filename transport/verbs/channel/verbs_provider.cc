@@ -1,5 +1,6 @@
 #include "transport/verbs/channel/verbs_provider.h"
 
+#include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cinttypes>
@@ -11,6 +12,8 @@
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/units.h"
+#include "transport/verbs/channel/verbs_endpoint.h"
+#include "transport/verbs/channel/verbs_parts.h"
 
 namespace bedplate {
 namespace {
@@ -44,10 +47,12 @@ std::vector<VerbsDemand> VerbsProvider::demands(const VerbsShape& shape,
   };
 }
 
+VerbsProvider::VerbsProvider() : parts_(std::make_unique<VerbsParts>()) {}
+
 VerbsProvider::~VerbsProvider() {
-  parts_.connector.stop();
+  parts_->connector.stop();
   endpoints_.clear();
-  parts_.datagrams.destroy();
+  parts_->datagrams.destroy();
   if (receives_ != nullptr) ibv_destroy_srq(receives_);
   if (completions_ != nullptr) ibv_destroy_cq(completions_);
   if (channel_ != nullptr) ibv_destroy_comp_channel(channel_);
@@ -55,7 +60,7 @@ VerbsProvider::~VerbsProvider() {
 
 Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
                                    const Dispatcher& dispatcher) {
-  BP_ASSERT(parts_.device == nullptr && options.device != nullptr && options.keys != nullptr);
+  BP_ASSERT(parts_->device == nullptr && options.device != nullptr && options.keys != nullptr);
   BP_ASSERT(check_shape(options.shape).ok());
   BP_ASSERT(options.peers.size() <= options.shape.peer_count_max);
   BP_ASSERT(options.memory.size() >= verbs_memory_bytes(options.shape));
@@ -64,7 +69,7 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   set_parts(options, dispatcher);
   const VerbsDevice& device = *options.device;
   const VerbsShape& shape = options.shape;
-  BP_TRY(device.check_demands(demands(shape, device.limits(), parts_.uses_windows)));
+  BP_TRY(device.check_demands(demands(shape, device.limits(), parts_->uses_windows)));
   const std::span<std::byte> shared =
       memory_.subspan(shape.private_bytes(), verbs_shared_bytes(shape));
   const std::span<std::byte> flush_page = shared.first(VerbsShape::kPageBytes);
@@ -72,7 +77,7 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   if (!flush_word.ok()) return flush_word.error();
   BP_TRY(open_loan_bounce(*options.pool, shared.subspan(VerbsShape::kPageBytes)));
   const uint64_t transfer_bytes = shape.bounce_page_bytes();
-  parts_.transfer_bounce.create(
+  parts_->transfer_bounce.create(
       memory_.subspan(shape.private_bytes() - transfer_bytes, transfer_bytes));
   BP_TRY(bell_.create());
   BP_TRY(make_queues());
@@ -80,21 +85,21 @@ Result<void> VerbsProvider::create(const VerbsProviderOptions& options,
   BP_DCHECK_SLOW(is_valid());
   std::vector<VerbsLink*> links;
   for (const auto& endpoint : endpoints_) links.push_back(&endpoint->link());
-  return parts_.connector.start({.name = options.name,
-                                 .instance = parts_.instance,
-                                 .listen = options.listen,
-                                 .window = shape.window,
-                                 .message_bytes = shape.message_bytes,
-                                 .flush_key = flush_word.value()->remote_key,
-                                 .flush_address = reinterpret_cast<uintptr_t>(flush_page.data()),
-                                 .datagram_queue = parts_.datagrams.number(),
-                                 .is_by_manager = options.connects_by_manager,
-                                 .timing = options.timing,
-                                 .device = options.device,
-                                 .completion_fd = channel_->fd,
-                                 .bell = &bell_,
-                                 .loop_bell = options.loop_bell},
-                                std::move(links));
+  return parts_->connector.start({.name = options.name,
+                                  .instance = parts_->instance,
+                                  .listen = options.listen,
+                                  .window = shape.window,
+                                  .message_bytes = shape.message_bytes,
+                                  .flush_key = flush_word.value()->remote_key,
+                                  .flush_address = reinterpret_cast<uintptr_t>(flush_page.data()),
+                                  .datagram_queue = parts_->datagrams.number(),
+                                  .is_by_manager = options.connects_by_manager,
+                                  .timing = options.timing,
+                                  .device = options.device,
+                                  .completion_fd = channel_->fd,
+                                  .bell = &bell_,
+                                  .loop_bell = options.loop_bell},
+                                 std::move(links));
 }
 
 // Sets the fields that are set once, except the bounce buffer's key and the inline limit.
@@ -102,42 +107,42 @@ void VerbsProvider::set_parts(const VerbsProviderOptions& options, const Dispatc
   memory_ = options.memory;
   const KeyedRange own = options.keys->key(memory_.data(), memory_.size());
   BP_ASSERT(own.key != kNoKey && own.bytes == memory_.size());
-  parts_.provider = this;
-  parts_.dispatcher = &dispatcher;
-  parts_.device = options.device;
-  parts_.keys = options.keys;
-  parts_.counters = options.counters != nullptr ? options.counters : &own_counters_;
-  parts_.shape = options.shape;
+  parts_->provider = this;
+  parts_->dispatcher = &dispatcher;
+  parts_->device = options.device;
+  parts_->keys = options.keys;
+  parts_->counters = options.counters != nullptr ? options.counters : &own_counters_;
+  parts_->shape = options.shape;
   const auto header_bytes = static_cast<uint32_t>(sizeof(VerbsMessageHeader));
-  parts_.limits = {options.shape.message_bytes - header_bytes, 0, kVerbsLoanHeaderBytesMax};
-  parts_.stall_ns_max = options.timing.stall_ns_max;
-  parts_.instance = random_instance();
-  parts_.memory_key = VerbsDevice::local_key(own.key);
-  parts_.uses_windows = options.device->enforces_windows() ||
-                        (options.trust_windows && options.device->has_windows());
+  parts_->limits = {options.shape.message_bytes - header_bytes, 0, kVerbsLoanHeaderBytesMax};
+  parts_->stall_ns_max = options.timing.stall_ns_max;
+  parts_->instance = random_instance();
+  parts_->memory_key = VerbsDevice::local_key(own.key);
+  parts_->uses_windows = options.device->enforces_windows() ||
+                         (options.trust_windows && options.device->has_windows());
 }
 
 // With windows, each loan has a window of its own, even if its block was copied here. Without, each
 // borrower gets the key of the whole buffer: so it must not have old bytes.
 Result<void> VerbsProvider::open_loan_bounce(const PinnedPool& pool, std::span<std::byte> memory) {
-  parts_.loan_bounce.create(memory);
-  if (parts_.uses_windows || memory.empty()) return {};
+  parts_->loan_bounce.create(memory);
+  if (parts_->uses_windows || memory.empty()) return {};
   std::fill(memory.begin(), memory.end(), std::byte{0});
-  auto opened = parts_.device->add_export(pool, memory, RemoteRights::kRead);
+  auto opened = parts_->device->add_export(pool, memory, RemoteRights::kRead);
   if (!opened.ok()) return opened.error();
-  parts_.loan_bounce_key = opened.value()->remote_key;
+  parts_->loan_bounce_key = opened.value()->remote_key;
   BP_LOG_INFO("verbs: %s %s memory windows: loans that no export contains are copied, and a "
               "borrower of one can read those of others (docs/verbs.md)",
-              parts_.device->kind().name,
-              parts_.device->has_windows() ? "does not enforce" : "has no");
+              parts_->device->kind().name,
+              parts_->device->has_windows() ? "does not enforce" : "has no");
   return {};
 }
 
 Result<void> VerbsProvider::make_queues() {
-  const char* device = parts_.device->kind().name;
-  ibv_context* context = parts_.device->context();
+  const char* device = parts_->device->kind().name;
+  ibv_context* context = parts_->device->context();
   channel_ = ibv_create_comp_channel(context);
-  const auto count = static_cast<int>(parts_.shape.completion_count());
+  const auto count = static_cast<int>(parts_->shape.completion_count());
   if (channel_ != nullptr) {
     set_blocking(channel_->fd, false);
     completions_ = ibv_create_cq(context, count, nullptr, channel_, 0);
@@ -149,7 +154,7 @@ Result<void> VerbsProvider::make_queues() {
   ibv_srq_init_attr attributes = {};
   attributes.attr.max_wr = receive_count();
   attributes.attr.max_sge = 1;
-  receives_ = ibv_create_srq(parts_.device->domain(), &attributes);
+  receives_ = ibv_create_srq(parts_->device->domain(), &attributes);
   if (receives_ == nullptr) {
     return error_from_errno("making a shared receive queue of %s with %u entries", device,
                             receive_count())
@@ -157,27 +162,27 @@ Result<void> VerbsProvider::make_queues() {
   }
   for (uint32_t i = 0; i < receive_count(); ++i) repost(i);
   post_receives();
-  const VerbsShape& shape = parts_.shape;
+  const VerbsShape& shape = parts_->shape;
   if (shape.datagram_count == 0) return {};
   std::byte* memory =
       receive_buffer(receive_count()) + shape.peer_count_max * shape.peer_memory_bytes();
-  return parts_.datagrams.create(
-      {.device = parts_.device,
+  return parts_->datagrams.create(
+      {.device = parts_->device,
        .completions = completions_,
        .memory = {memory, DatagramQueue::memory_bytes(shape.datagram_count)},
-       .memory_key = parts_.memory_key,
+       .memory_key = parts_->memory_key,
        .count = shape.datagram_count,
        .peer_count_max = shape.peer_count_max,
-       .key = datagram_key(parts_.instance),
-       .counters = &parts_.counters->datagrams});
+       .key = datagram_key(parts_->instance),
+       .counters = &parts_->counters->datagrams});
 }
 
 Result<void> VerbsProvider::make_endpoints(std::span<const VerbsPeer> peers) {
-  const VerbsShape& shape = parts_.shape;
+  const VerbsShape& shape = parts_->shape;
   std::byte* memory = receive_buffer(receive_count());
-  parts_.dirty.create(shape.peer_count_max);
+  parts_->dirty.create(shape.peer_count_max);
   for (uint32_t i = 0; i < peers.size(); ++i) {
-    endpoints_.push_back(std::make_unique<VerbsEndpoint>(parts_));
+    endpoints_.push_back(std::make_unique<VerbsEndpoint>(*parts_));
     BP_TRY(endpoints_.back()->create({.name = peers[i].name,
                                       .address = peers[i].address,
                                       .index = static_cast<uint16_t>(i),
@@ -189,17 +194,17 @@ Result<void> VerbsProvider::make_endpoints(std::span<const VerbsPeer> peers) {
   const uint32_t inline_bytes =
       endpoints_.empty() ? 0 : endpoints_[0]->link().queue_pair.inline_bytes();
   const auto header_bytes = static_cast<uint32_t>(sizeof(VerbsMessageHeader));
-  parts_.limits.inline_bytes_max = std::min(
-      parts_.limits.am_bytes_max, inline_bytes > header_bytes ? inline_bytes - header_bytes : 1);
+  parts_->limits.inline_bytes_max = std::min(
+      parts_->limits.am_bytes_max, inline_bytes > header_bytes ? inline_bytes - header_bytes : 1);
   return {};
 }
 
 Result<Endpoint*> VerbsProvider::connect(const PeerAddress& peer) {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DCHECK(parts_->is_own_thread());
   for (const auto& endpoint : endpoints_) {
     if (peer.name == nullptr || endpoint->link().name != peer.name) continue;
     if (!endpoint->link().is_wanted.exchange(true, std::memory_order_acq_rel)) {
-      parts_.connector.wake();
+      parts_->connector.wake();
     }
     return endpoint.get();
   }
@@ -239,7 +244,7 @@ bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
 // while awake. While an event is unread, a device need not send the next one (mlx5). So the event
 // is read here, before the queue is armed again; on waking it would cost time.
 void VerbsProvider::announce_sleep() noexcept {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DCHECK(parts_->is_own_thread());
   BP_KEEPS_VALID(*this);
   post_sends();
   bell_.announce_sleep();
@@ -251,7 +256,7 @@ void VerbsProvider::announce_sleep() noexcept {
 }
 
 void VerbsProvider::announce_awake() noexcept {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DCHECK(parts_->is_own_thread());
   bell_.announce_awake();
 }
 
@@ -265,7 +270,7 @@ void VerbsProvider::take_event() noexcept {
 }
 
 void VerbsProvider::sleep(uint64_t timeout_ns) noexcept {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DCHECK(parts_->is_own_thread());
   pollfd waits[] = {{channel_->fd, POLLIN, 0}, {bell_.event_fd(), POLLIN, 0}};
   const timespec timeout = {static_cast<time_t>(timeout_ns / kNsPerSecond),
                             static_cast<long>(timeout_ns % kNsPerSecond)};
@@ -278,13 +283,15 @@ bool VerbsProvider::is_valid() const noexcept {
   uint32_t dirty_count = 0;
   uint32_t draining_count = 0;
   for (const auto& endpoint : endpoints_) {
-    if (endpoint->is_dirty() != parts_.dirty.holds(*endpoint)) return false;
+    if (endpoint->is_dirty() != parts_->dirty.holds(*endpoint)) return false;
     dirty_count += endpoint->is_dirty();
     draining_count += endpoint->drain().is_in_progress();
   }
-  return dirty_count == parts_.dirty.all().size() && draining_count == parts_.draining_count &&
-         listed_receives_ < kCompletionBatch && parts_.is_valid();
+  return dirty_count == parts_->dirty.all().size() && draining_count == parts_->draining_count &&
+         listed_receives_ < kCompletionBatch && parts_->is_valid();
 }
+
+uint64_t VerbsProvider::refused_count() const noexcept { return parts_->connector.refused_count(); }
 
 void VerbsProvider::look_at_links() noexcept {
   BP_KEEPS_VALID(*this);
@@ -313,17 +320,17 @@ uint32_t VerbsProvider::look_at_draining() noexcept {
 // Other processes that use the device find out by themselves. No peer is reconnected: the queues of
 // a device that was removed stay dead when it is inserted again.
 void VerbsProvider::lose_device(const char* why) noexcept {
-  BP_DCHECK(parts_.is_own_thread());
-  if (parts_.is_lost) return;
-  parts_.is_lost = true;
+  BP_DCHECK(parts_->is_own_thread());
+  if (parts_->is_lost) return;
+  parts_->is_lost = true;
   BP_LOG_WARNING("verbs: lost the device %s: %s; its peers cannot be reached any more; restart "
                  "when it is back",
-                 parts_.device->kind().name, why);
+                 parts_->device->kind().name, why);
   for (const auto& endpoint : endpoints_) endpoint->lose();
 }
 
 bool VerbsProvider::settle() noexcept {
-  BP_DCHECK(parts_.is_own_thread());
+  BP_DCHECK(parts_->is_own_thread());
   bool is_settled = true;
   for (const auto& endpoint : endpoints_) is_settled = endpoint->settle() && is_settled;
   return is_settled;

@@ -11,24 +11,31 @@
 // LinkConnector is the thread that connects the peers (link_connector.h).
 #pragma once
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "platform/counter.h"
+#include <infiniband/verbs.h>
+
+#include "transport/loop/doorbell.h"
 #include "transport/messages/provider.h"
 #include "transport/registration.h"
+#include "transport/sockets/socket_address.h"
 #include "transport/verbs/channel/verbs_counters.h"
-#include "transport/verbs/channel/verbs_endpoint.h"
-#include "transport/verbs/channel/verbs_parts.h"
 #include "transport/verbs/channel/verbs_shape.h"
-#include "transport/verbs/connect/link_connector.h"
+#include "transport/verbs/connect/link_connector_options.h"
 #include "transport/verbs/device/verbs_device.h"
 #include "transport/verbs/peer_state.h"
 
 namespace bedplate {
+
+class PinnedPool;
+class VerbsEndpoint;
+struct VerbsParts;
 
 struct VerbsPeer {
   std::string name;
@@ -61,7 +68,7 @@ class VerbsProvider final : public Provider {
   // The most exports that the provider makes itself, of verbs_shared_bytes in all.
   static constexpr uint32_t kExportCount = 2;
 
-  VerbsProvider() noexcept = default;
+  VerbsProvider();
   VerbsProvider(const VerbsProvider&) = delete;
   VerbsProvider& operator=(const VerbsProvider&) = delete;
   // Peers notice at once. Messages that they have not consumed are lost. Pending completions are
@@ -117,7 +124,7 @@ class VerbsProvider final : public Provider {
   bool is_valid() const noexcept;
 
   // As LinkConnector::refused_count. Threads: any.
-  uint64_t refused_count() const noexcept { return parts_.connector.refused_count(); }
+  uint64_t refused_count() const noexcept;
 
  private:
   static constexpr uint32_t kReceiveTag = UINT32_MAX;  // upper half of the wr_id of receives
@@ -126,15 +133,11 @@ class VerbsProvider final : public Provider {
   Result<void> make_queues();
   Result<void> make_endpoints(std::span<const VerbsPeer> peers);
 
-  std::byte* receive_buffer(uint32_t index) const noexcept {
-    BP_DCHECK(index <= receive_count());
-    return memory_.data() + uint64_t{index} * parts_.shape.message_bytes;
-  }
-  uint32_t receive_count() const noexcept { return parts_.shape.receive_count(); }
-
   void take_event() noexcept;
 
   // verbs_provider_datapath.cc
+  std::byte* receive_buffer(uint32_t index) const noexcept;
+  uint32_t receive_count() const noexcept;
   uint32_t take_completions(uint32_t budget) noexcept;
   void handle_completion(const ibv_wc& completion) noexcept;
   void handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept;
@@ -155,7 +158,7 @@ class VerbsProvider final : public Provider {
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* completions_ = nullptr;
   ibv_srq* receives_ = nullptr;
-  VerbsParts parts_;
+  const std::unique_ptr<VerbsParts> parts_;  // never nullptr
   std::vector<std::unique_ptr<VerbsEndpoint>> endpoints_;
   bool is_armed_ = false;  // an event was requested, and has not been read
   Doorbell bell_;

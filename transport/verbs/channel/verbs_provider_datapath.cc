@@ -2,22 +2,32 @@
 //
 // Bytes from a peer are copied out and checked before use. A peer that sends nonsense is cut off;
 // its buffers return to the shared queue like all others.
+#include <algorithm>
 #include <cstring>
 
+#include "transport/verbs/channel/verbs_endpoint.h"
+#include "transport/verbs/channel/verbs_parts.h"
 #include "transport/verbs/channel/verbs_provider.h"
 
 namespace bedplate {
 
+std::byte* VerbsProvider::receive_buffer(uint32_t index) const noexcept {
+  BP_DCHECK(index <= receive_count());
+  return memory_.data() + uint64_t{index} * parts_->shape.message_bytes;
+}
+
+uint32_t VerbsProvider::receive_count() const noexcept { return parts_->shape.receive_count(); }
+
 uint32_t VerbsProvider::poll(uint32_t budget) noexcept {
-  const ThreadOwner::DebugHold hold(parts_.owner);
+  const ThreadOwner::DebugHold hold(parts_->owner);
   BP_KEEPS_VALID(*this);
-  if (const uint32_t changes = parts_.connector.changes(); BP_UNLIKELY(changes != seen_changes_)) {
+  if (const uint32_t changes = parts_->connector.changes(); BP_UNLIKELY(changes != seen_changes_)) {
     seen_changes_ = changes;
     look_at_links();
   }
   post_sends();
   uint32_t count = take_completions(budget);
-  if (BP_UNLIKELY(parts_.draining_count > 0)) count += look_at_draining();
+  if (BP_UNLIKELY(parts_->draining_count > 0)) count += look_at_draining();
   if (count > 0) post_sends();
   return count;
 }
@@ -39,10 +49,10 @@ uint32_t VerbsProvider::take_completions(uint32_t budget) noexcept {
 void VerbsProvider::handle_completion(const ibv_wc& completion) noexcept {
   const auto tag = static_cast<uint32_t>(completion.wr_id >> 32);
   if (tag == DatagramQueue::kTag) {
-    return parts_.datagrams.handle(
+    return parts_->datagrams.handle(
         completion, [this](uint16_t index, AmId id, std::span<const std::byte> payload) {
-          if (!parts_.dispatcher->deliver({*endpoints_[index], id, payload, {}})) {
-            parts_.counters->unhandled.add(1);
+          if (!parts_->dispatcher->deliver({*endpoints_[index], id, payload, {}})) {
+            parts_->counters->unhandled.add(1);
           }
         });
   }
@@ -61,7 +71,7 @@ void VerbsProvider::handle_bad_receive(const ibv_wc& completion) noexcept {
 }
 
 void VerbsProvider::handle_receive(const ibv_wc& completion, uint32_t buffer) noexcept {
-  BP_DCHECK(buffer < receive_count() && completion.byte_len <= parts_.shape.message_bytes);
+  BP_DCHECK(buffer < receive_count() && completion.byte_len <= parts_->shape.message_bytes);
   const std::byte* data = receive_buffer(buffer);
   VerbsMessageHeader header = {};
   if (completion.byte_len >= sizeof header) std::memcpy(&header, data, sizeof header);
@@ -82,7 +92,7 @@ VerbsEndpoint* VerbsProvider::sender_of(const ibv_wc& completion, uint16_t index
 void VerbsProvider::repost(uint32_t buffer) noexcept {
   BP_DCHECK(buffer < receive_count() && listed_receives_ < kCompletionBatch);
   receive_pieces_[listed_receives_] = {reinterpret_cast<uintptr_t>(receive_buffer(buffer)),
-                                       parts_.shape.message_bytes, parts_.memory_key};
+                                       parts_->shape.message_bytes, parts_->memory_key};
   receive_list_[listed_receives_].wr_id = uint64_t{kReceiveTag} << 32 | buffer;
   if (++listed_receives_ == kCompletionBatch) post_receives();
 }
@@ -102,7 +112,7 @@ void VerbsProvider::post_receives() noexcept {
 }
 
 void VerbsProvider::post_sends() noexcept {
-  parts_.dirty.post_all([](VerbsEndpoint& endpoint) noexcept { endpoint.post_batch(); });
+  parts_->dirty.post_all([](VerbsEndpoint& endpoint) noexcept { endpoint.post_batch(); });
 }
 
 void VerbsProvider::release(const Loan& loan) noexcept {

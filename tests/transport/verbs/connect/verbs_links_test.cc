@@ -15,6 +15,7 @@
 #include "tests/transport/shm/group_rig.h"
 #include "tests/transport/verbs/verbs_rig.h"
 #include "tests/transport/verbs/verbs_stranger.h"
+#include "transport/verbs/connect/verbs_link.h"
 
 #include "CppUTest/TestHarness.h"
 
