@@ -18,8 +18,8 @@ include scripts/mk/sources.mk
 include scripts/mk/rules.mk
 include scripts/mk/install.mk
 
-.PHONY: help all run run-relay python install deb test coverage quick format pictures figure tables docs \
-        image image-run check check-long check-image check-hardware bench bench-quick clean
+.PHONY: help all run run-relay python install interface deb test coverage quick format pictures \
+        figure tables docs image image-run check check-long check-image check-hardware bench bench-quick clean
 
 # Goals whose recipes build by a make of their own: beside another goal, two would write one file.
 ifneq ($(filter all run run-relay python install deb test coverage quick tables image image-run check check-% \
@@ -59,6 +59,9 @@ install: deps-python ## install it with archives, headers, Python (PREFIX=/usr/l
 	  $(TESTING_LIBRARY) \
 	  $(if $(filter debug,$(MODE)),$(DPDK_LIBRARY) $(TLS_LIBRARY),$(PROGRAM) python-package)
 	$(Q)$(INSTALL)
+
+interface: deps-check ## record the interface of the installed headers, after a change that is meant
+	$(Q)scripts/install/interface.py record $(INTERFACE_COMPILER)
 
 deb: deps-python ## build Debian packages of all that `make install` installs into build/deb
 	$(Q)$(PARALLEL_MAKE) MODE=release products python-package

@@ -5,7 +5,7 @@
  * installed header refers to a symbol that has the number in its name, and the archive defines only
  * the symbol of its own number (version.cc). An object of another interface does not link; in a
  * library that a program loads, it is not loaded. run_program() and bp_main() compare the numbers
- * again (apps/program/interface_check.h), for tables that no header wrote and for linkers that
+ * again (apps/program/interface_check.h), for services in other languages and for linkers that
  * ignore the reference. */
 #ifndef BEDPLATE_VERSION_H
 #define BEDPLATE_VERSION_H

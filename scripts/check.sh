@@ -15,6 +15,7 @@ step mimalloc scripts/mimalloc.sh build/mimalloc
 step prometheus scripts/prometheus.sh build/prometheus
 step layers scripts/layers.sh
 step docs scripts/site.py
+beside interface tests/install/interface_test.py
 # asan has debug's assertions, except mimalloc's own; so only check-long runs debug.
 for mode in ${CHECK_MODES:-release hardened asan tsan}; do
   # Only shipped builds are also run as programs.

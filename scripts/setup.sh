@@ -50,6 +50,8 @@ check=(
   libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0
   # build systems of other programs, and the package checker
   cmake meson rustc lintian
+  # the interface of the last commit
+  git
   # headers to build foreign kernel modules
   linux-headers-amd64
 )

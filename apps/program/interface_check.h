@@ -1,6 +1,6 @@
-// Refuses code that was compiled against another interface (platform/version.h), with both versions.
+// Refuses code that was compiled against another interface (platform/version.h).
 //
-// The linker has refused it before. This check is for services that come another way: a table in a
+// The linker has refused it before. This check is for services that come another way: a list in a
 // language that reads no header, an object whose linker ignored the reference.
 #pragma once
 

@@ -6,6 +6,12 @@ VERSION := $(shell awk '/^.define BP_VERSION_(MAJOR|MINOR|PATCH) / {printf "%s%d
 ifeq ($(filter 3,$(words $(subst ., ,$(VERSION)))),)
 $(error platform/version.h does not define BP_VERSION_MAJOR, _MINOR and _PATCH)
 endif
+# Compiles the installed headers for scripts/install/interface.py.
+INTERFACE_COMPILER = g++ -std=c++20 -I. $(DPDK_FLAGS)
+.PHONY: check-interface
+check-interface:
+	$(Q)scripts/install/interface.py check $(INTERFACE_COMPILER)
+
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
