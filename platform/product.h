@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // Texts: static.

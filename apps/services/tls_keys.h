@@ -9,6 +9,7 @@
 #include <string>
 
 #include "transport/tls/tls_files.h"
+#include "platform/version.h"
 
 namespace bedplate {
 

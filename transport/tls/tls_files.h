@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "platform/version.h"
+
 namespace bedplate {
 
 // Paths; empty: none. A certificate and its key come together, both in PEM. The file of shared keys

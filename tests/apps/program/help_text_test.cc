@@ -54,7 +54,8 @@ TEST(HelpText, OfAProductSpeaksOfIt) {
 }
 
 TEST(HelpText, OfTheVersionHasThatOfTheProductAndOfBedplate) {
-  const std::string build = std::string("build ") + build_id().text + ", interface " BP_TEXT_OF(BP_INTERFACE) ")\n";
+  const std::string build =
+      std::string("build ") + build_id().text + ", interface " BP_TEXT_OF(BP_INTERFACE) ")\n";
   const std::string runtime = std::string("Bedplate ") + kBedplateVersion + ", " + build;
   set_product({.version = "0.1.0"});
   STRCMP_EQUAL(("bedplate 0.1.0 (" + build).c_str(), version_text().c_str());
