@@ -119,7 +119,7 @@ Result<void> ServiceContext::add_source(uint32_t shard, PollSource& source, uint
 }
 
 Result<ShardAsker*> ServiceContext::asker(uint32_t shard) noexcept {
-  BP_ASSERT(shard < shard_count());
+  require_shard(shard, "asker");
   if (needs_.shards[shard].questions > 0) return &askers_[shard];
   return defect("asking questions on shard " + runtime_.configuration.shards[shard].name,
                 "it has planned none there");
@@ -171,8 +171,8 @@ Result<std::span<const Fd>> ServiceContext::listeners(std::string_view key) cons
 }
 
 Result<StreamLayers*> ServiceContext::tls(uint32_t shard) {
-  BP_ASSERT(shard < shard_count());
-  BP_DCHECK(!runtime_.pool.is_sealed());
+  require_shard(shard, "tls");
+  require_unsealed("tls");
   BP_KEEPS_VALID(*this);
   const std::string doing = "taking TLS for shard " + runtime_.configuration.shards[shard].name;
   const auto has_it = [shard](const TlsShardNeed& need) { return need.shard == shard; };

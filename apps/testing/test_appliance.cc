@@ -19,6 +19,7 @@
 #include "apps/control/control_session.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/listeners.h"
+#include "apps/services/planned_tls.h"
 #include "apps/services/service_calls.h"
 #include "apps/services/service_drains.h"
 #include "apps/testing/message_group.h"
@@ -95,6 +96,7 @@ struct TestAppliance::Parts {
   CountersFile counters;
   std::vector<std::vector<Listeners>> listeners;
   std::vector<std::vector<Fd>> datagrams;
+  std::vector<std::unique_ptr<TlsServer>> tls;  // of each service; nullptr: none
   std::deque<TestFile> files;  // of all services, in the order of their plans
   Peers peers;                 // there are none
   VfioPool vfio{*pool};
@@ -130,6 +132,8 @@ std::string TestAppliance::plan(std::string_view tables) {
   auto planned = plan_appliance(parts_->configuration);
   if (!planned.ok()) return text_of(planned.error());
   parts_->plan = planned.take();
+  check_planned_tls(parts_->plan.services, &problems);
+  if (!problems.empty()) return text_of(problems);
   for (const ServiceNeeds& needs : parts_->plan.services) {
     for (const FileNeed& need : needs.files) {
       TestFile& file = parts_->files.emplace_back();
@@ -201,6 +205,7 @@ Result<void> TestAppliance::create_shards() {
     const std::string& name = own.configuration.shards[i].name;
     TestShardOptions options;
     options.needs = own.plan.needs_on(i);
+    options.plan = own.plan.shard_plan(i, name);
     options.clock_ns = &own.clock_ns;
     options.counters = &own.counters.runtime<ShardCounters>("shard", name);
     options.trace_records = own.counters.trace_records(i);
@@ -242,20 +247,25 @@ Result<void> TestAppliance::create_services() {
   own.drains.create(own.configuration.services);
   const auto call_all = [&](const char* doing, Result<void> (Service::*step)()) -> Result<void> {
     for (Service* service : own.configuration.services) {
-      BP_TRY(call_service(*service, doing, [&] { return (service->*step)(); }));
+      BP_TRY(call_service(*service, doing, [&] {
+        return in_service(*service, [&] { return (service->*step)(); });
+      }));
     }
     return {};
   };
+  BP_TRY_ASSIGN(own.tls, load_planned_tls(own.plan.services));
   BP_TRY(call_all("preparing", &Service::prepare));
   const ServiceRuntime runtime = {
       own.configuration, own.plan,  *own.pool, own.shard_parts, own.plan.message_names,
       own.counters,      own.peers, own.vfio,  own.drains};
   for (size_t i = 0; i < own.plan.services.size(); ++i) {
     const ServiceNeeds& needs = own.plan.services[i];
-    own.contexts.push_back(
-        std::make_unique<ServiceContext>(needs, runtime, own.listeners[i], own.datagrams[i]));
+    const HeapOwnerScope scope(heap_owner_of(*needs.service));
+    own.contexts.push_back(std::make_unique<ServiceContext>(needs, runtime, own.listeners[i],
+                                                            own.datagrams[i], own.tls[i].get()));
     BP_TRY(call_service(*needs.service, "creating",
                         [&] { return needs.service->create(*own.contexts.back()); }));
+    BP_TRY(own.contexts.back()->created());
   }
   BP_TRY(call_all("using the sealed pool", &Service::sealed));
   return own.group.is_empty() ? Result<void>() : own.group.join_all();
@@ -266,7 +276,9 @@ void TestAppliance::start() {
   BP_ASSERT(own.contexts.size() == own.plan.services.size() && "create() comes first");
   if (!own.group.is_empty()) own.messengers[0]->messenger().poll(64);  // sees the peers
   for (uint32_t i = 0; i < own.shards.size(); ++i) {
-    for (Service* service : own.configuration.services) service->start(i);
+    for (Service* service : own.configuration.services) {
+      in_service(*service, [&] { service->start(i); });
+    }
   }
 }
 
@@ -327,7 +339,9 @@ void TestAppliance::advance(uint64_t ns) {
 }
 
 void TestAppliance::tick() {
-  for (Service* service : parts_->configuration.services) service->tick();
+  for (Service* service : parts_->configuration.services) {
+    in_service(*service, [&] { service->tick(); });
+  }
   parts_->drains.turn();
 }
 
@@ -347,7 +361,9 @@ bool TestAppliance::drain() {
 void TestAppliance::stop() {
   if (!parts_->has_created || std::exchange(parts_->has_stopped, true)) return;
   for (const auto& shard : parts_->shards) shard->close();
-  for (Service* service : parts_->configuration.services) (void)service->stopped();
+  for (Service* service : parts_->configuration.services) {
+    in_service(*service, [&] { return service->stopped(); });
+  }
 }
 
 TestClient TestAppliance::connect(std::string_view service, std::string_view key, size_t index) {

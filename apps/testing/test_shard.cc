@@ -9,18 +9,20 @@ constexpr uint32_t kOwnSourceCount = 3;
 constexpr uint32_t kBudget = 64;
 
 Result<void> TestShard::create(const TestShardOptions& options) {
+  plan_ = options.plan;
   EventLoopOptions loop;
   loop.source_count_max = kOwnSourceCount + options.needs.sources;
   loop.counters = &options.counters->loop;
   loop.test_clock_ns = options.clock_ns;
+  loop.plan = &*plan_;
   BP_TRY(loop_.create(loop));
-  loop_.timers().reserve_more(options.needs.timers);
 
   StreamSocketsOptions sockets;
   sockets.socket_count_max = std::max(options.needs.connections, 1U);
   sockets.watch_count_max = options.needs.watches;
   sockets.loop = &loop_;
   sockets.counters = &options.counters->sockets;
+  sockets.plan = &*plan_;
   sockets_ = make_epoll_sockets();
   BP_TRY(sockets_->create(sockets));
   loop_.add_source(*sockets_, kBudget, "the sockets");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "apps/boot/shard_messenger.h"
 #include "apps/testing/memory_files.h"
 #include "transport/loop/event_loop.h"
+#include "transport/loop/shard_plan.h"
 #include "transport/sockets/stream_sockets.h"
 
 namespace bedplate::testing {
@@ -25,6 +27,7 @@ struct TestFile {
 
 struct TestShardOptions {
   ShardNeeds needs;                      // of all services
+  std::optional<ShardPlan> plan;         // of all services; set
   const uint64_t* clock_ns = nullptr;    // outlives the shard
   ShardCounters* counters = nullptr;     // outlive the shard
   std::vector<TestFile*> files;          // outlive the shard
@@ -47,6 +50,7 @@ class TestShard {
   void close() noexcept { files_.close(kNsPerSecond); }
 
  private:
+  std::optional<ShardPlan> plan_;
   EventLoop loop_;
   std::unique_ptr<StreamSockets> sockets_;
   KeyTable keys_;  // without a device

@@ -6,6 +6,7 @@
 #include "apps/testing/test_appliance.h"
 #include "tests/apps/boot/service_rig.h"
 #include "tests/apps/tsrelay/relay_rig.h"
+#include "tests/transport/tls/tls_rig.h"
 #include "transport/sockets/datagram_network.h"
 
 using namespace bedplate;
@@ -46,6 +47,7 @@ TEST_GROUP(ServiceContext) {
       asked.counters<CacheCounters>("gets");
       asked.trace({"get|put", "received|sent"});
       asked.sources(0, 1);
+      asked.questions(0, 2);
       asked.datagram_socket(0, "in", {.buffer_count = 16, .buffer_bytes = 64});
       asked.datagram_socket(0, "far", {}, "wan");
       asked.datagram_socket(0, "further", {}, "wan");
@@ -125,4 +127,62 @@ TEST(ServiceContext, RefusesWhatWasNotPlanned) {
   STRCMP_EQUAL(
       defect("adding a poll source to shard main: it has planned no further one there").c_str(),
       refusal(context.add_source(0, second, 1)).c_str());
+}
+
+TEST(ServiceContext, HandsOutOneAskerWhereQuestionsArePlanned) {
+  ServiceContext& context = appliance.context(cache);
+  auto first = context.asker(0);
+  CHECK(first.ok());
+  POINTERS_EQUAL(first.value(), context.asker(0).value());
+  STRCMP_EQUAL("relay: asking questions on shard main: it has planned none there; this is a defect "
+               "of the service: plan() must ask for all that create() uses",
+               refusal(appliance.context(relay).asker(0)).c_str());
+}
+
+namespace {
+
+// Takes TLS on its shard as often as the test says, and keeps the last outcome.
+struct TlsTaker final : TestService {
+  TlsTaker() : TestService("cache") {
+    to_plan = [this](ServicePlan& asked) {
+      asked.tls(0, 2, {.shared_keys = folder.write("keys.psk", test::kSharedKeyLine)});
+      return Result<void>{};
+    };
+  }
+  Result<void> create(ServiceContext& context) override {
+    for (int i = 0; i < take_count; ++i) last = context.tls(0);
+    return {};
+  }
+  const test::TlsFolder folder;
+  int take_count = 0;
+  Result<StreamLayers*> last = nullptr;
+};
+
+}  // namespace
+
+TEST_GROUP(ServiceContextTls) {
+  TlsTaker cache;
+  testing::TestAppliance appliance{{&cache}};
+};
+
+TEST(ServiceContextTls, IsHandedOutOnce) {
+  cache.take_count = 1;
+  STRCMP_EQUAL("", appliance.boot("[cache]\n").c_str());
+  CHECK(cache.last.ok() && cache.last.value() != nullptr);
+}
+
+TEST(ServiceContextTls, IsRefusedTheSecondTime) {
+  cache.take_count = 2;
+  STRCMP_EQUAL("", appliance.boot("[cache]\n").c_str());
+  char text[1024];
+  STRCMP_EQUAL("cache: taking TLS for shard main: it was handed out before; this is a defect of "
+               "the service: plan() must ask for all that create() uses",
+               format_error(cache.last.error(), text, sizeof text));
+}
+
+TEST(ServiceContextTls, MustBeTakenIfItIsPlanned) {
+  STRCMP_EQUAL("cache: serving connections on shard main: they would have no TLS, which is "
+               "planned; this is a defect of the service: create() must give "
+               "ServiceContext::tls() to its server",
+               appliance.boot("[cache]\n").c_str());
 }
