@@ -146,6 +146,11 @@ void CService::request_drain() noexcept {
   for (Draining& draining : draining_) loops[draining.shard].loop->submit(draining.call);
 }
 
+// The loops' own ShardQuestion is stored in `reserved`, the first member.
+static ShardQuestion* own_question(bp_question* question) noexcept {
+  return reinterpret_cast<ShardQuestion*>(question);
+}
+
 extern "C" {
 
 int bp_main_of(unsigned version, unsigned interface_number, size_t service_bytes, int count,
@@ -360,13 +365,12 @@ void bp_post(bp_loop* loop, bp_call* call) {
   loop->loop->submit(*reinterpret_cast<LoopCall*>(call));
 }
 
-// The loops' own ShardQuestion is stored in `reserved`, the first member.
 void bp_ask(bp_loop* from, bp_loop* to, bp_question* question,
             void (*answered)(bp_question* question)) {
   BP_ASSERT(from->asker != nullptr &&
             "a question is asked on a shard where none is planned: bp_plan_questions");
   BP_ASSERT(question->asked != nullptr && answered != nullptr);
-  auto* own = reinterpret_cast<ShardQuestion*>(question->reserved);
+  ShardQuestion* const own = own_question(question);
   if (own->asked == nullptr) {
     new (own) ShardQuestion([](ShardQuestion& self) noexcept {
       auto* asked = reinterpret_cast<bp_question*>(&self);
@@ -381,7 +385,7 @@ void bp_ask(bp_loop* from, bp_loop* to, bp_question* question,
   });
 }
 void bp_answer(bp_question* question) {
-  reinterpret_cast<ShardQuestion*>(question->reserved)->answer();
+  own_question(question)->answer();
 }
 
 }  // extern "C"

@@ -22,6 +22,7 @@
 #include "apps/services/planned_tls.h"
 #include "apps/services/service_calls.h"
 #include "apps/services/service_drains.h"
+#include "apps/services/tls_part.h"
 #include "apps/testing/message_group.h"
 #include "apps/testing/test_pool.h"
 #include "apps/testing/test_shard.h"

@@ -243,6 +243,8 @@ bool VerbsProvider::is_connected(const Endpoint& endpoint) noexcept {
 // The event of an earlier sleep may still be in the channel, although its completion was polled
 // while awake. While an event is unread, a device need not send the next one (mlx5). So the event
 // is read here, before the queue is armed again; on waking it would cost time.
+void VerbsProvider::follow(const ThreadOwner& loop) noexcept { parts_->owner.follow(loop); }
+
 void VerbsProvider::announce_sleep() noexcept {
   BP_DCHECK(parts_->is_own_thread());
   BP_KEEPS_VALID(*this);

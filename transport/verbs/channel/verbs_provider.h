@@ -97,7 +97,7 @@ class VerbsProvider final : public Provider {
   void announce_awake() noexcept override;
   void sleep(uint64_t timeout_ns) noexcept override;
   bool can_sleep() const noexcept override { return true; }
-  void follow(const ThreadOwner& loop) noexcept override { parts_.owner.follow(loop); }
+  void follow(const ThreadOwner& loop) noexcept override;
 
   // Sends `payload` to the peer of `to`, an endpoint of this provider, without a promise: it may be
   // lost, or come out of order. The peer gets it as an active message `id`. Returns as
