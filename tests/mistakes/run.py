@@ -37,9 +37,10 @@ name = "main"
 cpu = {cpu}
 [cache]
 """
-# Lines that a busy or a small machine adds.
+# Lines that a busy or a small machine adds, and the record of a crash (tests/system/crash_test.py).
 IGNORED = re.compile(r"bedplate: warning: (shard main waited \d+ ms for its core|the whole process "
-                     r"stood still|mistake: not prevented here)|bedplate: error:   called from ")
+                     r"stood still|mistake: not prevented here)|"
+                     r"bedplate: error: (crash: signal 6 |  called from )")
 ABORTED = -signal.SIGABRT
 BROKEN = "bedplate: broken contract: "
 WARNED = "bedplate: warning: "
