@@ -384,8 +384,6 @@ void bp_ask(bp_loop* from, bp_loop* to, bp_question* question,
     asked->answered(asked);
   });
 }
-void bp_answer(bp_question* question) {
-  own_question(question)->answer();
-}
+void bp_answer(bp_question* question) { own_question(question)->answer(); }
 
 }  // extern "C"

@@ -98,8 +98,8 @@ struct TestAppliance::Parts {
   std::vector<std::vector<Listeners>> listeners;
   std::vector<std::vector<Fd>> datagrams;
   std::vector<std::unique_ptr<TlsServer>> tls;  // of each service; nullptr: none
-  std::deque<TestFile> files;  // of all services, in the order of their plans
-  Peers peers;                 // there are none
+  std::deque<TestFile> files;                   // of all services, in the order of their plans
+  Peers peers;                                  // there are none
   VfioPool vfio{*pool};
   ServiceDrains drains;
   bool has_created = false;
