@@ -137,7 +137,11 @@ class LaterAnswers {
   // Requires: `answer` waits.
   void finish(LaterAnswer& answer) noexcept;
   // The finished answer that is sent next; nullptr: none can be sent.
-  LaterAnswer* next() const noexcept;
+  LaterAnswer* next() const noexcept {
+    LaterAnswer* const first = queue_.first();
+    if (BP_LIKELY(first == nullptr)) return nullptr;
+    return first->state_ == LaterAnswer::State::kFinished ? first : nullptr;
+  }
   // next() was sent, or is dropped.
   void pop() noexcept;
 

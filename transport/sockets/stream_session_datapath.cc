@@ -72,7 +72,7 @@ void StreamSession::run(uint64_t now_ns) noexcept {
   later_.prepare(*this);
   is_running_ = true;
   is_starved_ = false;
-  send_finished(now_ns);
+  if (BP_UNLIKELY(later_.next() != nullptr)) send_finished(now_ns);
   while (!is_over_ && !is_starved_ && !is_waiting_ && !replies_.is_sending() &&
          replies_.has_room() && later_.may_step()) {
     if (skip_bytes_ > 0) {
@@ -89,7 +89,7 @@ void StreamSession::run(uint64_t now_ns) noexcept {
       later_.end_step();
       is_starved_ = outcome == StreamStep::kStarved;
       is_waiting_ = outcome == StreamStep::kWaits;
-      send_finished(now_ns);
+      if (BP_UNLIKELY(later_.next() != nullptr)) send_finished(now_ns);
       BP_DCHECK_SLOW(is_valid());
     }
   }

@@ -178,7 +178,7 @@ TEST(PlanC, PlansFilesWithAllTheirProperties) {
   CHECK(!plain.is_writable && !plain.excludes_writers && !plain.tells_extents && !plain.is_polled);
   LONGS_EQUAL(0, plain.bytes_min);
   const FilePlan& all = needs().files.at(1).plan;
-  CHECK(all.is_writable && all.is_created && all.is_direct && all.excludes_writers &&
+  CHECK(all.is_writable && all.create && all.is_direct && all.excludes_writers &&
         all.is_whole_blocks && all.tells_extents && all.is_polled && all.is_renamed);
   LONGS_EQUAL(512, all.bytes_min);
   LONGS_EQUAL(1 << 20, all.bytes_max);
