@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -115,7 +116,8 @@ class CService final : public Service {
   std::vector<HandOver> at_plan;
   // The same for descriptions that are only listed: never called, but their keys refer to them.
   std::vector<HandOver> of_samples;
-  std::vector<FileNeed> files;  // planned at the end of plan()
+  std::map<const char**, std::string> default_texts;  // of the variables that have texts
+  std::vector<FileNeed> files;                        // planned at the end of plan()
   std::deque<CServer> servers;
   CounterSet counters;
   ServiceContext* context = nullptr;

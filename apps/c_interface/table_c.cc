@@ -21,9 +21,12 @@ namespace {
 
 using TableKey = ConfigurationKey;
 
-// A text of the table that a C variable points to.
+// A text of the table that a C variable points to. Its default is what the variable had at first:
+// later it may point to the text of an earlier file.
 std::shared_ptr<std::string> keep_text(bp_table* table, const char** value) {
-  auto text = std::make_shared<std::string>(*value == nullptr ? "" : *value);
+  const char* const present = *value == nullptr ? "" : *value;
+  auto text = std::make_shared<std::string>(
+      table->service.default_texts.try_emplace(value, present).first->second);
   table->keep([text, value](ServicePlan*) { *value = text->c_str(); });
   return text;
 }

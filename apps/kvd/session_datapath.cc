@@ -86,9 +86,9 @@ StreamStep Session::work(uint64_t now_ns) noexcept {
   BP_DCHECK(environment_.is_own_thread());
   BP_KEEPS_VALID(*this);
   cache_.set_time(now_ns);
+  if (item_ == nullptr && get_ == Get::kNone) return taken_if(work_on_line());
   if (get_ == Get::kDrops) return taken_if(drop_keys());
   if (get_ == Get::kAnswers && keys_bytes_ == 0) return taken_if(find_keys());
-  if (item_ == nullptr && get_ == Get::kNone) return taken_if(work_on_line());
   item_ != nullptr ? end_storing() : answer_key();
   return StreamStep::kTaken;
 }

@@ -305,6 +305,7 @@ MessagePeer& TestAppliance::add_peer(std::string name) {
 // ---- Running ----
 
 uint32_t TestAppliance::run_round() {
+  const HeapOwnerScope scope(current_heap_owner());  // each callback has an owner of its own
   uint32_t work = 0;
   for (const auto& shard : parts_->shards) work += shard->loop().run_round();
   return work + parts_->group.poll();
@@ -361,6 +362,7 @@ bool TestAppliance::drain() {
 
 void TestAppliance::stop() {
   if (!parts_->has_created || std::exchange(parts_->has_stopped, true)) return;
+  const HeapOwnerScope scope(current_heap_owner());
   for (const auto& shard : parts_->shards) shard->close();
   for (Service* service : parts_->configuration.services) {
     in_service(*service, [&] { return service->stopped(); });

@@ -105,6 +105,12 @@ void LaterAnswers::count(uint32_t waiting) noexcept {
   waiting_count_ = waiting;
 }
 
+LaterAnswer* LaterAnswers::next() const noexcept {
+  LaterAnswer* const first = queue_.first();
+  const bool is_finished = first != nullptr && first->state_ == LaterAnswer::State::kFinished;
+  return is_finished ? first : nullptr;
+}
+
 void LaterAnswers::pop() noexcept {
   BP_DCHECK(next() != nullptr);
   LaterAnswer& answer = queue_.pop();

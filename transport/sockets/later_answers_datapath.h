@@ -116,6 +116,9 @@ class LaterAnswers {
   void count_in(Counter* waiting) noexcept { counter_ = waiting; }
   uint32_t waiting_count() const noexcept { return waiting_count_; }
 
+  // Without any, the functions around a step have nothing to do.
+  bool has_any() const noexcept { return !all_.empty(); }
+
   // ---- Around a step ----
 
   bool may_step() const noexcept { return all_.empty() || !spare_.is_empty(); }
@@ -137,11 +140,7 @@ class LaterAnswers {
   // Requires: `answer` waits.
   void finish(LaterAnswer& answer) noexcept;
   // The finished answer that is sent next; nullptr: none can be sent.
-  LaterAnswer* next() const noexcept {
-    LaterAnswer* const first = queue_.first();
-    if (BP_LIKELY(first == nullptr)) return nullptr;
-    return first->state_ == LaterAnswer::State::kFinished ? first : nullptr;
-  }
+  LaterAnswer* next() const noexcept;
   // next() was sent, or is dropped.
   void pop() noexcept;
 

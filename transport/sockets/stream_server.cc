@@ -224,6 +224,7 @@ void StreamServer::linger(Connection& connection) noexcept {
   if (!connection.is_lingering) begin_lingering(connection);
   if (socket.is_layered()) return end_layer(connection);
   if (socket.is_receiving()) return;
+  if (connection.is_broken) connection.session->leave();
   connection.dropped = {dropped_, sizeof dropped_};
   socket.receive({&connection.dropped, 1}, 1);
 }

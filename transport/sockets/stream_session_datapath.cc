@@ -69,10 +69,13 @@ void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
 
 void StreamSession::run(uint64_t now_ns) noexcept {
   BP_DCHECK(!is_running_);
-  later_.prepare(*this);
+  const bool has_later = later_.has_any();
+  if (BP_UNLIKELY(has_later)) {
+    later_.prepare(*this);
+    send_finished(now_ns);
+  }
   is_running_ = true;
   is_starved_ = false;
-  if (BP_UNLIKELY(later_.next() != nullptr)) send_finished(now_ns);
   while (!is_over_ && !is_starved_ && !is_waiting_ && !replies_.is_sending() &&
          replies_.has_room() && later_.may_step()) {
     if (skip_bytes_ > 0) {
@@ -84,12 +87,14 @@ void StreamSession::run(uint64_t now_ns) noexcept {
       is_starved_ = fill_left_ > 0 || end_ - begin_ < wanted_bytes_;
       if (is_starved_) break;
       wanted_bytes_ = 0;
-      later_.begin_step(received_ns_);
+      if (BP_UNLIKELY(has_later)) later_.begin_step(received_ns_);
       const StreamStep outcome = work(now_ns);
-      later_.end_step();
       is_starved_ = outcome == StreamStep::kStarved;
       is_waiting_ = outcome == StreamStep::kWaits;
-      if (BP_UNLIKELY(later_.next() != nullptr)) send_finished(now_ns);
+      if (BP_UNLIKELY(has_later)) {
+        later_.end_step();
+        send_finished(now_ns);
+      }
       BP_DCHECK_SLOW(is_valid());
     }
   }

@@ -22,7 +22,11 @@ const Command& command_of(const std::string& name) {
 
 }  // namespace
 
-TEST_GROUP(HelpText){};
+TEST_GROUP(HelpText) {
+  const bedplate::Product before = product();
+
+  void teardown() override { set_product(before); }
+};
 
 TEST(HelpText, OfTheProgramHasALineForEachCommand) {
   const std::string text = program_help();

@@ -169,7 +169,7 @@ class SocketsFixture : public Utest {
 
   // One round of the loop. Sleeps for a short time if there is no work.
   void pump() {
-    const uint64_t now = monotonic_ns();
+    const uint64_t now = loop->look_at_clock();
     const uint32_t expired_count = loop->timers().expire(now) + loop->own_timers().expire(now);
     if (expired_count + sockets->poll(64) == 0) {
       sockets->sleep_until(std::min(now + kNsPerMs, loop->own_timers().next_deadline_ns()));
