@@ -93,7 +93,8 @@ StreamStep Session::work(uint64_t now_ns) noexcept {
   return StreamStep::kTaken;
 }
 
-bool Session::read_word(char kind, std::string_view word) noexcept {
+// The parsers of numbers are inlined: a set has three of them.
+[[gnu::flatten]] bool Session::read_word(char kind, std::string_view word) noexcept {
   BP_DCHECK(!word.empty() && std::strchr("kfebn", kind) != nullptr);
   switch (kind) {
     case 'k': return word.size() <= kKeyBytesMax;
