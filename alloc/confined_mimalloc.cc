@@ -368,6 +368,7 @@ const mi_arena_t* arena_at(uint32_t index) noexcept {
 bool is_in_pool() noexcept { return interception_decision().backing != HeapBacking::kOrdinary; }
 
 bool add_arena(std::span<std::byte> memory, bool is_exclusive, mi_arena_id_t* arena) noexcept {
+  BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kHeapGranularityBytes == 0);
   if (kKeepsLedger && !ledger_create(memory)) return false;
   // committed, not "large" (which would reserve it for requests of large pages), already zero, any
   // node.

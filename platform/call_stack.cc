@@ -6,6 +6,9 @@
 #include <cstdio>
 
 #include <link.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <unwind.h>
 
 #include "platform/log.h"
@@ -96,6 +99,10 @@ uintptr_t return_address(const ucontext_t& context) noexcept {
 }  // namespace
 
 void prepare_call_stack() noexcept {
+  // The unwinder initializes itself by pthread_once(), which aborts if the kernel refuses futex. A
+  // process that may not call it does not get far, and others say so.
+  static uint32_t word = 0;
+  if (syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 0) < 0) return;
   Calls calls;
   _Unwind_Backtrace(&add_call, &calls);
 }

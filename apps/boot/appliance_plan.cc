@@ -209,7 +209,11 @@ std::vector<CarvePlan> plan_heap(const std::vector<ServiceNeeds>& services, uint
     }
   }
   BP_ASSERT(bytes > sum_of_carves(carves));  // PoolBudget::heap_min_bytes sees to it
-  carves[1].bytes = bytes - sum_of_carves(carves);
+  // Each part begins at a multiple of the granularity. The last one has the odd bytes.
+  const uint64_t shared_bytes = bytes - sum_of_carves(carves);
+  const uint64_t odd_bytes = shared_bytes % kHeapGranularityBytes;
+  carves[1].bytes = shared_bytes - odd_bytes;
+  carves.back().bytes += odd_bytes;
   return carves;
 }
 

@@ -110,7 +110,7 @@ def a_crash_of_a_shard_is_recorded(box, way):
     expect_true(re.fullmatch(f"{CAUSES[way]} in thread main, shard main, service crasher, build "
                              "[0-9a-f]{40}", cause), f"the cause: {cause}")
     calls = [line.split()[-1] for line in record if line.startswith("  called from ")]
-    functions = box.run("addr2line", "-Cfe", CRASHER, *calls).stdout
+    functions = box.run("addr2line", "-Cfie", CRASHER, *calls).stdout
     if way != "abort":
         expect_in(f"crash_by_{way}", functions, "the calls")
     expect_true("on_crash" not in functions, f"the calls of the handler are left out: {functions}")

@@ -32,7 +32,10 @@ def run_with(box, *words, code=0, **environment):
 @test(case=FORWARDS)
 def ports_are_forwarded(box, case):
     words, environment, wanted = FORWARDS[case]
-    for order in ([box.path("image"), *words], [*words, box.path("image")]):
+    orders = [[box.path("image"), *words]]
+    if "-s" not in words:  # QEMU's options follow the image
+        orders.append([*words, box.path("image")])
+    for order in orders:
         arguments = run_with(box, *order, **environment).stdout.splitlines()
         rules = "".join(f",hostfwd={protocol}:127.0.0.1:{host}-10.0.2.15:{guest}"
                         for protocol, host, guest in wanted)
