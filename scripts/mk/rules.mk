@@ -278,9 +278,10 @@ $(PYTHON_TEXTS): $(BUILD)/python/%: python/%
 	$(Q)cp $< $@
 
 # The sources of the archives compiled again: an archive is for executables only. All is hidden but
-# the C interface, of which the version script exports bp_*. Thread-local data is allocated when a
-# thread first uses it (global-dynamic), since a library that is opened at run time finds little
-# space in the block that each thread begins with. It stays loaded, because its memory does.
+# the C interface, of which the version script exports bp_* and the interface's number. Thread-local
+# data is allocated when a thread first uses it (global-dynamic), since a library that is opened at
+# run time finds little space in the block that each thread begins with. It stays loaded, because
+# its memory does.
 JOIN_ARCHIVE := $(BUILD)/join/libbedplate-join.a
 JOIN_OBJECTS := $(JOIN_SOURCES:%.cc=$(BUILD)/join/%.o)
 JOIN_C_OBJECTS := $(JOIN_C_SOURCES:%.cc=$(BUILD)/join/%.o)

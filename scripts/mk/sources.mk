@@ -38,8 +38,10 @@ LIBRARY_SOURCES := $(POOL_SOURCES) \
                      http control)) \
                    $(filter-out $(PEERS_OF_PERF),$(call in,apps/perf))
 # The join side of the C interface as a shared object, for programs in other languages.
-JOIN_C_SOURCES := $(addprefix apps/c_interface/,bedplate_c.cc error_c.cc messages_c.cc)
-JOIN_SOURCES := $(POOL_SOURCES) transport/loop/doorbell.cc \
+# JOIN_C_SOURCES have the symbols that it exports.
+JOIN_C_SOURCES := $(addprefix apps/c_interface/,bedplate_c.cc error_c.cc messages_c.cc) \
+                  platform/version.cc
+JOIN_SOURCES := $(filter-out $(JOIN_C_SOURCES),$(POOL_SOURCES)) transport/loop/doorbell.cc \
                 $(call in,$(addprefix transport/,messages shm/queue shm/endpoint shm/membership \
                   single_copy))
 # The pool's heap as a shared object, only for the benchmark.
