@@ -88,7 +88,7 @@ class Tree:
             os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
             shutil.copy(os.path.join(ROOT, path), self.path(path))
         with open(self.path("scripts/install/headers.py"), "a", encoding="utf-8") as file:
-            file.write(f'\nROOTS, VERBS_ROOTS, DPDK_ROOTS, C_HEADERS = ("{HEADER}",), (), (), ()\n')
+            file.write(f'\nALL_ROOTS, C_HEADERS = ("{HEADER}",), ()\n')
         with open(self.path(HEADER), "w", encoding="utf-8") as file:
             file.write(SHELF)
         self.raise_number(7)

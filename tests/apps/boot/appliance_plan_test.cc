@@ -9,6 +9,7 @@
 #include "apps/blockd/block_service.h"
 #include "pinned_pool/boot_segment.h"
 #include "platform/thread_stack.h"
+#include "tests/apps/boot/service_rig.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -361,6 +362,28 @@ TEST(AppliancePlan, APartOfTheHeapIsKeptForTheOwnerThatHasPlannedIt) {
   STRCMP_EQUAL("heap:cache", needs.kept_heaps[0].owner.text);
   // One granule for each thread.
   CHECK_EQUAL(3 * kHeapGranularityBytes, needs.kept_heaps[0].bytes);
+}
+
+// The heap's segment has an odd number of pages.
+TEST_GROUP_BASE(PlanOfKeptHeaps, service_rig::ServiceBodies){};
+
+TEST(PlanOfKeptHeaps, EachPartBeginsAtAMultipleOfTheGranularity) {
+  configuration.pool.bytes += 8 * kKiB;
+  cache.to_plan = [](ServicePlan& asked) {
+    asked.kept_heap("heap:cache", kMiB, 1);
+    asked.kept_heap("heap:other", kMiB, 1);
+    return Result<void>{};
+  };
+  const AppliancePlan made = plan_appliance(configuration).take();
+  const SegmentPlan& heap = made.pool.segments[1];
+  LONGS_EQUAL(4, heap.carves.size());
+  CHECK(heap.bytes % kHeapGranularityBytes != 0);
+  uint64_t begin_bytes = 0;
+  for (const CarvePlan& carve : heap.carves) {
+    CHECK_EQUAL(0, begin_bytes % kHeapGranularityBytes);
+    begin_bytes += carve.bytes;
+  }
+  CHECK_EQUAL(heap.bytes, begin_bytes);
 }
 
 TEST(AppliancePlan, TheHeapIsNeverLessThanItsMinimumNorThanTwoOfItsUnits) {
