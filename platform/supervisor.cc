@@ -21,7 +21,7 @@ namespace {
 constexpr char kSocket[] = "NOTIFY_SOCKET";
 constexpr char kWatchdogTime[] = "WATCHDOG_USEC";
 constexpr char kWatchdogProcess[] = "WATCHDOG_PID";
-constexpr size_t kTextBytesMax = 512;
+constexpr size_t kMessageBytesMax = 512;
 
 // 0: there is none, or it is no number.
 uint64_t number_in(const char* name) noexcept {
@@ -74,7 +74,7 @@ Result<void> Supervisor::connect_to(const char* name) noexcept {
 
 bool Supervisor::send(const char* format, ...) noexcept {
   if (!is_there()) return false;
-  char text[kTextBytesMax];
+  char text[kMessageBytesMax];
   va_list values;
   va_start(values, format);
   const int bytes = std::vsnprintf(text, sizeof text, format, values);

@@ -54,7 +54,7 @@ def the_page_says_whose_it_is(box):
     expect_true(first.startswith('<h1><span id="name">pump-station-7</span>'), f"first: {first}")
     expect_true("pump-station" not in get(port, "/")[1], "it is not told to strangers")
     browser = Browser(box, f"http://127.0.0.1:{port}/")
-    browser.wait("document.title === '! A token is needed - Bedplate'", "the title without it")
+    browser.wait("document.title === '! A token is needed - bedplate'", "the title without it")
     browser.value(f"document.getElementById('token').value = '{TOKEN}';"
                   "document.getElementById('ask').requestSubmit()")
     # The refused requests may raise an alert, which changes the title.

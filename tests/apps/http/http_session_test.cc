@@ -131,7 +131,7 @@ TEST(HttpSession, ThePageSaysItsStateBeforeAnyProgramRuns) {
         std::string("<p><span id=\"state\" role=\"status\" class=\"") + class_name + "\">" + words;
     STRCMP_CONTAINS((state + "</span>").c_str(), page.c_str());
     // The title has the same state, and the name of the appliance. The page begins with the name.
-    const std::string name = site.token.empty() ? "pump-7" : "Bedplate";
+    const std::string name = site.token.empty() ? "pump-7" : "bedplate";
     const bool is_said = std::string_view(class_name) == "bad" && site.token.empty();
     const std::string title = (is_said ? "! " + std::string(words) + " - " : "") + name;
     STRCMP_CONTAINS(("<title>" + title + "</title>").c_str(), page.c_str());
