@@ -37,7 +37,7 @@ TOOLS = {"readelf": "binutils", "zstd": "zstd", "xz": "xz-utils", "dpkg-deb": "d
 STUB = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub"
 MOUNTED = ("dev", "proc", "sys", "run", "tmp")
 MIB = 1 << 20
-LIMIT_BYTES = 16 * MIB
+LIMIT_BYTES = 17 * MIB
 PIECE_BYTES = 64 << 10  # takes the compressor at most a tenth of a second
 
 # For a kernel panic: reboots after time to read it. After a crash the program itself ends the

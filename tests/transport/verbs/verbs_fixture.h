@@ -16,6 +16,7 @@
 #include "platform/file.h"
 #include "tests/transport/shm/group_rig.h"
 #include "tests/transport/verbs/verbs_rig.h"
+#include "transport/verbs/channel/verbs_endpoint.h"
 
 #include "CppUTest/TestHarness.h"
 

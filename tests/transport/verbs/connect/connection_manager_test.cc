@@ -1,5 +1,7 @@
 // Connections by the RDMA connection manager. The state machine is the same as over sockets
 // (verbs_links, verbs_provider), so these tests check only the differences of this carrier.
+#include "transport/verbs/connect/connection_manager.h"
+
 #include <algorithm>
 
 #include "alloc/heap_walk.h"
