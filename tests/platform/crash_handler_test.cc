@@ -23,6 +23,7 @@
 #include "platform/thread_stack.h"
 #include "platform/units.h"
 #include "tests/support/death_test.h"
+#include "tests/support/signal_line.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -37,9 +38,9 @@ void fault() noexcept { *reinterpret_cast<volatile int*>(uintptr_t{0x1000}) = 1;
 
 // ---- Steps ----
 
-void say(const Crash& crash) noexcept { dprintf(STDERR_FILENO, "step: %d\n", crash.number); }
+void say(const Crash& crash) noexcept { test::write_line("step: %d\n", crash.number); }
 void say_address(const Crash& crash) noexcept {
-  dprintf(STDERR_FILENO, "step: at %p\n", crash.info.si_addr);
+  test::write_line("step: at %p\n", crash.info.si_addr);
 }
 void crash_again(const Crash&) noexcept { fault(); }
 void abort_again(const Crash&) noexcept { std::abort(); }
@@ -252,7 +253,7 @@ BP_PROBE(CrashOfAChild) {
   catch_by(kSay);
   BP_PROBE_CHECK(end_of_child([] { fault(); }) == SIGSEGV);
   BP_PROBE_CHECK(end_of_child([] { raise(SIGTRAP); }) == SIGTRAP);
-  dprintf(STDERR_FILENO, "the children have ended\n");
+  test::write_line("the children have ended\n");
   raise(SIGBUS);
 }
 TEST(CrashHandler, RunsNoStepForAForkedChild) {
@@ -283,7 +284,7 @@ BP_PROBE(SignalOfAnotherProcess) {
     kill(getppid(), SIGSEGV);
     _exit(0);
   }
-  dprintf(STDERR_FILENO, "child: %d\n", static_cast<int>(child));
+  test::write_line("child: %d\n", static_cast<int>(child));
   for (;;) pause();
 }
 TEST(CrashHandler, NamesTheProcessThatHasSentTheSignal) {
@@ -296,7 +297,7 @@ TEST(CrashHandler, NamesTheProcessThatHasSentTheSignal) {
 
 BP_PROBE(OwnHandler) {
   for (const int number : kSignals) signal(number, SIG_DFL);
-  signal(SIGABRT, [](int) { dprintf(STDERR_FILENO, "own\n"); });
+  signal(SIGABRT, [](int) { test::write_line("own\n"); });
   BP_PROBE_CHECK(catch_crashes(kSay).ok());
   raise(SIGABRT);
   BP_PROBE_CHECK(catch_crashes(kSay).ok());  // a second call changes nothing

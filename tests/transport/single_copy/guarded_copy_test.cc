@@ -13,6 +13,7 @@
 #include "platform/crash_handler.h"
 #include "platform/file.h"
 #include "tests/support/death_test.h"
+#include "tests/support/signal_line.h"
 #include "tests/support/skip.h"
 
 #include "CppUTest/TestHarness.h"
@@ -149,9 +150,7 @@ BP_PROBE(guard_outlasts_signals) {
 TEST(GuardedCopy, StaysGuardedAfterASignalThatWasSent) { BP_CHECK_PROBE(guard_outlasts_signals); }
 
 // An appliance handles crashes, names the owners of pages, and guards copies.
-static void say_crash(const Crash& crash) noexcept {
-  dprintf(STDERR_FILENO, "step: %d\n", crash.number);
-}
+static void say_crash(const Crash& crash) noexcept { test::write_line("step: %d\n", crash.number); }
 static constexpr CrashStep kSayCrash[] = {{&say_crash}};
 
 BP_PROBE(guard_beside_the_handler_of_crashes) {
