@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/support/death_test.h"
+#include "tests/support/signal_line.h"
 #include "tests/support/skip.h"
 #include "tests/support/stderr_capture.h"
 
@@ -57,10 +58,8 @@ bool is_call_in(const std::string& text, unsigned index, void (*function)(unsign
 
 // Writes the calls that a signal interrupted to standard error.
 void show_interrupted(int, siginfo_t*, void* context) {
-  for_each_interrupted_call(*static_cast<const ucontext_t*>(context), [](const char* line) {
-    const std::string whole = std::string(line) + '\n';
-    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, whole.data(), whole.size());
-  });
+  for_each_interrupted_call(*static_cast<const ucontext_t*>(context),
+                            [](const char* line) { test::write_line("%s\n", line); });
 }
 
 void handle(int number, void (*handler)(int, siginfo_t*, void*)) {
