@@ -111,6 +111,15 @@ LaterAnswer* LaterAnswers::next() const noexcept {
   return is_finished ? first : nullptr;
 }
 
+void LaterAnswers::send_finished(StreamReplies& replies, uint64_t now_ns) noexcept {
+  while (!replies.is_sending() && replies.has_room()) {
+    const LaterAnswer* const answer = next();
+    if (answer == nullptr) return;
+    answer->move_to(replies, now_ns);
+    pop();
+  }
+}
+
 void LaterAnswers::pop() noexcept {
   BP_DCHECK(next() != nullptr);
   LaterAnswer& answer = queue_.pop();

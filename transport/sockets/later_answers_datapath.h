@@ -105,6 +105,7 @@ class LaterAnswers {
   // function that touches it.
   LaterAnswers(std::span<LaterAnswer> all, AnswerOrder order) noexcept
       : all_(all), order_(order), is_prepared_(all.empty()) {}
+  LaterAnswers(const LaterAnswers&) = delete;
 
   // Makes all of them spare answers of `session`, which outlives this. Called before the first
   // step; further calls do nothing.
@@ -139,6 +140,8 @@ class LaterAnswers {
 
   // Requires: `answer` waits.
   void finish(LaterAnswer& answer) noexcept;
+  // Moves finished answers into `replies`, as far as order and space allow.
+  void send_finished(StreamReplies& replies, uint64_t now_ns) noexcept;
   // The finished answer that is sent next; nullptr: none can be sent.
   LaterAnswer* next() const noexcept;
   // next() was sent, or is dropped.

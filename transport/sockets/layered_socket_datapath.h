@@ -15,11 +15,12 @@
 
 #include "platform/assert.h"
 #include "transport/sockets/stream_layer.h"
+#include "transport/sockets/stream_peer.h"
 #include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
 
-class LayeredSocket {
+class LayeredSocket final : public StreamPeer {
  public:
   // `result` is that of SocketOperation::completed.
   struct Callbacks {
@@ -39,7 +40,14 @@ class LayeredSocket {
   bool has_layer() const noexcept { return own_layer_ != nullptr; }
   bool is_layered() const noexcept { return layer_ != nullptr; }
   bool is_open() const noexcept { return socket_.fd >= 0; }
-  int fd() const noexcept { return socket_.fd; }
+  int fd() const noexcept override { return socket_.fd; }
+  bool is_certified() const noexcept override { return is_layered() && layer_->is_certified(); }
+  // Whether the peer has begun the handshake of the layer, and not ended it.
+  bool is_in_handshake() const noexcept { return is_layered() && layer_->is_in_handshake(); }
+  // When the peer last took bytes of a send that lasts for more than a second; 0: unknown.
+  uint64_t taken_ns() const noexcept {
+    return is_layered() ? layer_->taken_ns() : socket_.seen_since_ns;
+  }
   bool is_receiving() const noexcept { return socket_.receive.is_in_flight; }
   bool is_sending() const noexcept { return socket_.send.is_in_flight; }
 

@@ -50,6 +50,12 @@ class StreamLayer {
   // said_end() is called when another call may return true. Requires: no operation of `outer` is in
   // flight.
   virtual bool say_end() noexcept = 0;
+  // Whether the peer has shown a certificate that the layer trusts.
+  virtual bool is_certified() const noexcept { return false; }
+  // Whether the peer has begun the layer's handshake, and not ended it: its user hears nothing yet.
+  virtual bool is_in_handshake() const noexcept { return false; }
+  // When the peer last took bytes of a send that lasts (StreamSocket::seen_since_ns); 0: unknown.
+  virtual uint64_t taken_ns() const noexcept { return 0; }
   // Gives the descriptor back, attached to nothing, and frees all that the layer has allocated.
   // Requires: say_end() has returned true.
   virtual void close() noexcept = 0;

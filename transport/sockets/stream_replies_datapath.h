@@ -31,7 +31,7 @@ class StreamReplies {
   // Ownership: `output` outlives it. Requires: `output` has at least 2 * kStepTextBytes.
   explicit StreamReplies(std::span<char> output) noexcept : output_(output) {}
 
-  // Each send writes its trace to `writer` (StreamSession::trace_to).
+  // Each send writes its trace to `writer` (StreamSession::Owner).
   void trace_to(const TraceWriter& writer) noexcept { writer_ = writer; }
 
   // Whether a step's answer fits, and is not better left to the next send.

@@ -44,14 +44,18 @@ StreamServer::Connection::Connection(StreamServer& its_server) noexcept
               .context = this}) {}
 
 bool StreamServer::is_valid() const noexcept {
-  uint64_t open = 0, lingering = 0;
+  uint64_t open = 0, lingering = 0, successors = 0;
   for (uint64_t i = 0; i < connection_count(); ++i) {
     const LayeredSocket& socket = connection(i).socket;
     if (!socket.is_open() && (socket.is_sending() || socket.is_receiving())) return false;
     open += socket.is_open() ? 1 : 0;
     lingering += connection(i).is_lingering ? 1 : 0;
     if (connection(i).is_lingering && !socket.is_open()) return false;
+    if (connection(i).successor.fd < 0) continue;
+    if (!socket.is_open() || !connection(i).is_broken) return false;
+    ++successors;
   }
+  if (successors != successor_count_) return false;
   uint64_t listed = 0;
   for (const Connection* each = first_lingering_; each != nullptr; each = each->next_lingering) {
     const Connection* next = each->next_lingering;
@@ -92,22 +96,121 @@ void StreamServer::start() noexcept {
 void StreamServer::accept(int fd, LayerUse layer_use) noexcept {
   BP_ASSERT(is_own_thread() && fd >= 0);
   BP_KEEPS_VALID(*this);
-  Connection* connection = is_draining_ ? nullptr : free_.first();
-  if (connection == nullptr || connection->socket.open(fd) != 0) {
-    options_.counters->connections_refused.add(1);
-    ::close(fd);
-    return;
+  if (const StreamRefusals& asked = options_.refusals; asked.refusal != nullptr) {
+    char room[kWordsBytesMax];
+    const std::string_view words = asked.refusal(asked.context, fd, std::span(room));
+    if (!words.empty()) return refused_.refuse(fd, words);
   }
+  Connection* connection = is_draining_ ? nullptr : free_.first();
+  if (connection == nullptr && try_replace(fd, layer_use)) return;
+  if (connection == nullptr || connection->socket.open(fd) != 0) return refuse(fd);
   free_.pop();
+  begin(*connection, layer_use);
+}
+
+void StreamServer::refuse(int fd) noexcept {
+  options_.counters->connections_refused.add(1);
+  const StreamRefusals& asked = options_.refusals;
+  char room[kWordsBytesMax];
+  const bool has_words = !is_draining_ && asked.too_many != nullptr;
+  refused_.refuse(fd,
+                  has_words ? asked.too_many(asked.context, std::span(room)) : std::string_view());
+}
+
+void StreamServer::begin(Connection& connection, LayerUse layer_use) noexcept {
   options_.counters->connections_total.add(1);
   options_.counters->connections_open.set(++open_count_);
   options_.counters->connections_peak.raise(open_count_);
-  connection->is_ending = connection->is_broken = connection->has_failed_layer = false;
-  connection->has_peer_ended = connection->is_lingering = false;
-  connection->may_begin_layer = layer_use == LayerUse::kOffered;
-  if (layer_use == LayerUse::kRequired) connection->socket.start_layer();
-  advance(*connection);
+  connection.is_ending = connection.is_broken = connection.has_failed_layer = false;
+  connection.has_peer_ended = connection.is_lingering = false;
+  connection.may_begin_layer = layer_use == LayerUse::kOffered;
+  connection.patience.begin(options_.loop->now_ns());
+  arm_look_timer();
+  if (layer_use == LayerUse::kRequired) connection.socket.start_layer();
+  advance(connection);
 }
+
+// ---- Connections that are replaced --------------------------------------------------------------
+
+// Returns the connection that has been idle for the longest time, and that no successor waits for
+// yet; if there is none, or enough successors wait, the one whose successor has waited longest.
+// nullptr: none may be replaced.
+StreamServer::Connection* StreamServer::find_replaceable() const noexcept {
+  Connection* idle = nullptr;
+  Connection* awaited = nullptr;
+  for (uint64_t i = 0; i < connection_count(); ++i) {
+    Connection& each = connection(i);
+    if (each.successor.fd >= 0) {
+      if (awaited == nullptr || each.successor.since_ns < awaited->successor.since_ns) {
+        awaited = &each;
+      }
+    } else if (each.socket.is_open() && SessionPatience::is_idle(*each.session, each.state())) {
+      const uint64_t heard_ns = each.patience.heard_ns(*each.session);
+      if (idle == nullptr || heard_ns < idle->patience.heard_ns(*idle->session)) idle = &each;
+    }
+  }
+  return idle != nullptr && successor_count_ < kSuccessorsMax ? idle : awaited;
+}
+
+// Returns false if no connection may be replaced; `fd` is then still the caller's.
+bool StreamServer::try_replace(int fd, LayerUse layer_use) noexcept {
+  Connection* const place = options_.replaces_idle && !is_draining_ ? find_replaceable() : nullptr;
+  if (place == nullptr) return false;
+  options_.counters->connections_replaced.add(1);
+  const Successor before =
+      std::exchange(place->successor, {fd, layer_use, options_.loop->now_ns()});
+  if (before.fd >= 0) {
+    ::close(before.fd);  // nothing was read from it, so it is idle, too
+  } else {
+    ++successor_count_;
+    break_off(*place);
+  }
+  return true;
+}
+
+void StreamServer::break_off(Connection& connection) noexcept {
+  connection.is_broken = true;
+  connection.has_failed_layer = false;
+  advance(connection);
+}
+
+// ---- Connections that are idle or slow ----------------------------------------------------------
+
+void StreamServer::arm_look_timer() noexcept {
+  const PatienceLimits& limits = options_.patience;
+  if (!limits.are_any() || look_timer_.is_armed()) return;
+  constexpr uint64_t kLooksPerLimit = 8;
+  uint64_t pause_ns = kLookNsMax;
+  for (const uint64_t limit_ns : {limits.slow_ns_max, limits.idle_ns_max}) {
+    if (limit_ns > 0) pause_ns = std::min(pause_ns, limit_ns / kLooksPerLimit);
+  }
+  options_.loop->own_timers().arm(look_timer_, options_.loop->now_ns() + pause_ns + 1);
+}
+
+void StreamServer::look() noexcept {
+  BP_DCHECK(is_own_thread());
+  options_.loop->look_at_clock();
+  for (uint64_t i = 0; i < connection_count(); ++i) {
+    Connection& each = connection(i);
+    if (each.socket.is_open() && !each.is_lingering && !each.is_broken) look_at(each);
+  }
+  if (open_count_ > 0) arm_look_timer();
+}
+
+void StreamServer::look_at(Connection& connection) noexcept {
+  StreamSession& session = *connection.session;
+  const uint64_t now_ns = options_.loop->now_ns();
+  const PatienceVerdict verdict =
+      connection.patience.look(now_ns, options_.patience, session, connection.state());
+  if (verdict == PatienceVerdict::kPatient) return;
+  options_.counters->connections_timed_out.add(1);
+  if (verdict != PatienceVerdict::kLate) return break_off(connection);
+  connection.patience.begin(now_ns);
+  session.late();
+  advance(connection);
+}
+
+// ---- Bytes --------------------------------------------------------------------------------------
 
 // Whether the first `bytes` of the client, in the input of its session, are the layer's.
 bool StreamServer::try_start_layer(Connection& connection, uint64_t bytes) noexcept {
@@ -288,8 +391,16 @@ void StreamServer::close(Connection& connection) noexcept {
   if (connection.is_lingering) end_lingering(connection);
   connection.socket.close();
   connection.session->reset();
-  free_.push(connection);
   options_.counters->connections_open.set(--open_count_);
+  const Successor next = std::exchange(connection.successor, {});
+  if (next.fd >= 0) {
+    --successor_count_;
+    if (!is_draining_ && connection.socket.open(next.fd) == 0) {
+      return begin(connection, next.layer_use);
+    }
+    refuse(next.fd);
+  }
+  free_.push(connection);
   if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
 }
 
@@ -314,6 +425,26 @@ void StreamServer::drain() noexcept {
   if (open_count_ == 0) is_drained_.store(true, std::memory_order_release);
 }
 
+void StreamServer::end() noexcept {
+  if (stride_bytes_ == 0) return;
+  drain();
+  for (uint64_t i = 0; i < connection_count(); ++i) {
+    Connection& each = connection(i);
+    if (each.socket.is_open()) break_off(each);
+  }
+  StreamLayers* const layers = options_.layers;
+  while (options_.sockets->poll(256) + (layers == nullptr ? 0 : layers->poll(256)) > 0) continue;
+  for (uint64_t i = 0; i < connection_count(); ++i) {
+    LayeredSocket& socket = connection(i).socket;
+    if (!socket.is_open()) continue;
+    BP_DCHECK(connection(i).session->is_waiting());
+    if (socket.say_end()) socket.close();
+  }
+  options_.loop->own_timers().cancel(linger_timer_);
+  options_.loop->own_timers().cancel(look_timer_);
+  refused_.end();
+}
+
 void describe(CounterTable& table, const StreamServerCounters& counters, const char* key) {
   table
       .gauge("connections_open", counters.connections_open, "connections",
@@ -331,6 +462,18 @@ void describe(CounterTable& table, const StreamServerCounters& counters, const c
   refused.alert_as_it_grows(
       "{connections_refused} clients were refused so far, because too many are connected: end "
       "some, or plan for more (max_connections)");
+  CounterDescription& replaced =
+      table.counter("connections_replaced", counters.connections_replaced, "connections",
+                    "Idle connections closed because a new client came, and all were taken.");
+  if (key != nullptr) replaced.refusals_of(key);
+  replaced.alert_as_it_grows(
+      "{connections_replaced} idle clients were disconnected for new ones so far, because too "
+      "many are connected: end some, or plan for more (max_connections)");
+  table
+      .counter("connections_timed_out", counters.connections_timed_out, "connections",
+               "Connections closed: the client sent no request, or was too slow to send one or "
+               "to take its reply.")
+      .no_alert("idle clients are disconnected by it, too");
   table
       .counter("connections_foreign", counters.connections_foreign, "connections",
                "Connections closed: the client spoke another protocol, such as HTTP; nothing of "

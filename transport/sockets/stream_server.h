@@ -2,7 +2,9 @@
 //
 // The service plans its needs as below, and derives its protocol from StreamSession. This class
 // does the rest: it accepts connections, up to the planned number, receives and sends as their
-// sessions say, closes them, and drains. It closes connections beyond that number at once.
+// sessions say, closes them, and drains. It closes connections beyond that number at once, with
+// words of the protocol if the service has some (StreamRefusals), or lets them replace idle ones
+// (`replaces_idle`). With limits (PatienceLimits) it closes connections that are idle or too slow.
 //
 //     plan.segment("echo", {{"connections:echo", StreamServer::bytes_for<Echo>(count)}}, ...);
 //     plan.connections(shard, count, "max_connections");
@@ -26,6 +28,12 @@
 // the listener says so; the sessions do not notice. Such a connection always lingers: its layer
 // tells the peer the end first, and is then removed. So does one whose layer has failed by the
 // peer's doing, so that the peer hears why.
+//
+// A connection that is replaced closes as soon as its operations have ended, in the next polls.
+// Meanwhile its successor's descriptor waits in it:
+//
+//     a client comes, all are taken -> the longest idle one is broken off -> closed -> the
+//     successor is accepted in its place
 #pragma once
 
 #include <atomic>
@@ -33,6 +41,7 @@
 #include <cstdint>
 #include <new>
 #include <span>
+#include <string_view>
 
 #include "platform/assert.h"
 #include "platform/cache_line.h"
@@ -41,6 +50,8 @@
 #include "platform/units.h"
 #include "transport/loop/event_loop.h"
 #include "transport/sockets/layered_socket_datapath.h"
+#include "transport/sockets/refused_clients.h"
+#include "transport/sockets/session_patience.h"
 #include "transport/sockets/stream_layer.h"
 #include "transport/sockets/stream_session_datapath.h"
 #include "transport/sockets/stream_sockets.h"
@@ -56,7 +67,9 @@ struct StreamServerCounters {
   Counter connections_total;
   // Closed at once: all planned ones were open, the service drains, or attach() failed.
   Counter connections_refused;
-  Counter connections_foreign;  // closed: the peer speaks another protocol
+  Counter connections_replaced;   // idle ones, closed for new ones
+  Counter connections_timed_out;  // closed: idle, or too slow
+  Counter connections_foreign;    // closed: the peer speaks another protocol
   Counter received_bytes;
   Counter sent_bytes;       // of replies that were sent completely
   Counter answers_waiting;  // StreamSession::later
@@ -65,14 +78,34 @@ struct StreamServerCounters {
 // service's table that its connections are planned by (`bedplate plan --explain`); nullptr: none.
 void describe(CounterTable& table, const StreamServerCounters& counters, const char* key = nullptr);
 
+// Words for clients that are not served, in the service's own protocol, without a layer. Each
+// function returns words, which may lie in `room` (StreamServer::kWordsBytesMax); they are sent
+// before the connection is closed. Empty: nothing is sent. A service with words plans
+// RefusedClients::kCountMax connections more.
+struct StreamRefusals {
+  // Why the client of the connected socket `fd` is not served; empty: it is. The service counts
+  // those that it refuses. nullptr: all are served.
+  std::string_view (*refusal)(void* context, int fd, std::span<char> room) noexcept = nullptr;
+  // For a client beyond the planned connections, none of which is idle. nullptr: empty.
+  std::string_view (*too_many)(void* context, std::span<char> room) noexcept = nullptr;
+  void* context = nullptr;  // outlives the server
+
+  bool are_any() const noexcept { return refusal != nullptr || too_many != nullptr; }
+};
+
 struct StreamServerOptions {
   const char* name = "a service";  // in the log; static
   EventLoop* loop = nullptr;
   StreamSockets* sockets = nullptr;  // the loop's
   StreamServerCounters* counters = nullptr;
   uint64_t silence_ns_max = 0;     // StreamListener
-  TraceWriter trace = {};          // of the loop's shard: StreamSession::trace_to
+  TraceWriter trace = {};          // of the loop's shard: StreamSession::Owner
   StreamLayers* layers = nullptr;  // the loop's (ServiceContext::tls); nullptr: none
+  StreamRefusals refusals = {};
+  PatienceLimits patience = {};
+  // When all connections are taken, a new one replaces the one that has been idle for the longest
+  // time. The service plans StreamServer::kSuccessorsMax descriptors more.
+  bool replaces_idle = false;
 };
 
 // Threads: before start(), the one that sets it up; then the shard's, but for request_drain() and
@@ -83,6 +116,12 @@ class StreamServer {
   // How long a connection lingers, and how many bytes it drops meanwhile.
   static constexpr uint64_t kLingerNs = kNsPerSecond;
   static constexpr uint64_t kLingerBytes = 4 * kMiB;
+  static constexpr size_t kWordsBytesMax = 1024;  // StreamRefusals
+  // The most clients that wait for the end of a connection that they replace; one more takes the
+  // place of the one that has waited longest.
+  static constexpr uint32_t kSuccessorsMax = 8;
+  // The longest time between two looks at connections (StreamServerOptions::patience).
+  static constexpr uint64_t kLookNsMax = 500 * kNsPerMs;
 
   StreamServer() noexcept = default;
   StreamServer(const StreamServer&) = delete;
@@ -109,18 +148,21 @@ class StreamServer {
     options_ = options;
     memory_ = memory;
     stride_bytes_ = sizeof(SessionConnection<Session>);
-    options.loop->own_timers().reserve_more(1);
+    options.loop->own_timers().reserve_more(2);
+    if (options.refusals.are_any()) refused_.create(*options.sockets);
     for (uint64_t i = connection_count(); i-- > 0;) {
       auto* made =
           new (memory.data() + i * stride_bytes_) SessionConnection<Session>(*this, arguments...);
       made->session = &made->own_session;
-      made->session->trace_to(options.trace);
-      made->session->set_owner(
-          [](void* context) noexcept {
-            auto& its = *static_cast<Connection*>(context);
-            its.server.changed(its);
-          },
-          static_cast<Connection*>(made), &options.counters->answers_waiting);
+      made->session->set_owner({.changed =
+                                    [](void* context) noexcept {
+                                      auto& its = *static_cast<Connection*>(context);
+                                      its.server.changed(its);
+                                    },
+                                .context = static_cast<Connection*>(made),
+                                .waiting_count = &options.counters->answers_waiting,
+                                .peer = &made->socket,
+                                .trace = options.trace});
       free_.push(*made);
     }
   }
@@ -141,12 +183,23 @@ class StreamServer {
   // no descriptor and nothing in flight, or open, with one. 2. The free ones are in a list; the
   // others are open_count_. 3. It is drained only when it drains and no connection is open. 4.
   // Lingering connections are in another list, in the order in which they end; while it has any,
-  // the timer is armed.
+  // the timer is armed. 5. Successors wait in connections that are broken off; there are
+  // successor_count_ of them.
   bool is_valid() const noexcept;
   // Whether no connection is left after request_drain(). Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
+  // Closes all connections at once. A session that waits is left as it is: nothing wakes it any
+  // more. The last call: after the loop has run, on the thread that made the sockets. Does nothing
+  // if create() was not called.
+  void end() noexcept;
 
  private:
+  // A client that replaces an idle one.
+  struct Successor {
+    int fd = -1;
+    LayerUse layer_use = LayerUse::kNone;
+    uint64_t since_ns = 0;
+  };
   struct Connection {
     explicit Connection(StreamServer& its_server) noexcept;
 
@@ -165,6 +218,12 @@ class StreamServer {
     Connection* next_lingering = nullptr;
     Connection* previous_lingering = nullptr;
     Connection* next_free = nullptr;
+    SessionPatience patience;
+    Successor successor;
+
+    SessionPatience::Connection state() const noexcept {
+      return {socket.is_sending(), socket.is_in_handshake(), socket.taken_ns()};
+    }
   };
   template <typename Session>
   struct alignas(kCacheLineBytes) SessionConnection : Connection {
@@ -187,6 +246,14 @@ class StreamServer {
   }
   bool is_own_thread() const noexcept { return options_.loop->is_own_thread(); }
   void accept(int fd, LayerUse layer_use) noexcept;
+  void refuse(int fd) noexcept;
+  void begin(Connection& connection, LayerUse layer_use) noexcept;
+  Connection* find_replaceable() const noexcept;
+  bool try_replace(int fd, LayerUse layer_use) noexcept;
+  void break_off(Connection& connection) noexcept;
+  void look() noexcept;
+  void look_at(Connection& connection) noexcept;
+  void arm_look_timer() noexcept;
   bool try_start_layer(Connection& connection, uint64_t bytes) noexcept;
   void failed(Connection& connection, int64_t result) noexcept;
   void received(Connection& connection, int64_t result) noexcept;
@@ -221,6 +288,11 @@ class StreamServer {
   Timer linger_timer_ = {
       .expired = [](void* self) noexcept { static_cast<StreamServer*>(self)->end_late(); },
       .context = this};
+  Timer look_timer_ = {
+      .expired = [](void* self) noexcept { static_cast<StreamServer*>(self)->look(); },
+      .context = this};
+  RefusedClients refused_;
+  uint32_t successor_count_ = 0;
   char dropped_[16 * kKiB];  // shared by all lingering connections; nobody reads it
   bool is_draining_ = false;
   std::atomic<bool> is_drained_{false};

@@ -16,8 +16,9 @@ bool StreamSession::is_valid() const noexcept {
 
 void StreamSession::leave() noexcept {
   if (has_left_) return;
-  has_left_ = true;
+  has_left_ = is_leaving_ = true;
   left();
+  is_leaving_ = false;
 }
 
 void StreamSession::reset() noexcept {
@@ -34,6 +35,7 @@ void StreamSession::reset() noexcept {
   is_over_ = has_left_ = is_arrived_kept_ = false;
   foreign_ = nullptr;
   fill_left_ = skip_bytes_ = wanted_bytes_ = 0;
+  received_ns_ = 0;
   begin_ = end_ = 0;
   is_starved_ = true;
   BP_DCHECK_SLOW(is_valid());
@@ -72,7 +74,7 @@ void StreamSession::run(uint64_t now_ns) noexcept {
   const bool has_later = later_.has_any();
   if (BP_UNLIKELY(has_later)) {
     later_.prepare(*this);
-    send_finished(now_ns);
+    later_.send_finished(replies_, now_ns);
   }
   is_running_ = true;
   is_starved_ = false;
@@ -91,9 +93,10 @@ void StreamSession::run(uint64_t now_ns) noexcept {
       const StreamStep outcome = work(now_ns);
       is_starved_ = outcome == StreamStep::kStarved;
       is_waiting_ = outcome == StreamStep::kWaits;
+      steps_ += is_starved_ ? 0 : 1;
       if (BP_UNLIKELY(has_later)) {
         later_.end_step();
-        send_finished(now_ns);
+        later_.send_finished(replies_, now_ns);
       }
       BP_DCHECK_SLOW(is_valid());
     }
@@ -144,24 +147,14 @@ void StreamSession::resume(uint64_t now_ns) noexcept {
              "StreamSession::resume");
   is_waiting_ = false;
   if (!has_left_) run(now_ns);
-  if (changed_ != nullptr) changed_(owner_);
+  if (owner_.changed != nullptr && !is_leaving_) owner_.changed(owner_.context);
 }
 
 void StreamSession::finished(LaterAnswer& answer, uint64_t now_ns) noexcept {
   later_.finish(answer);
   if (is_running_) return;  // finished within a step, which goes on with it
   if (!has_left_) run(now_ns);
-  if (changed_ != nullptr) changed_(owner_);
-}
-
-// Moves finished answers into the replies, as far as order and space allow.
-void StreamSession::send_finished(uint64_t now_ns) noexcept {
-  while (!replies_.is_sending() && replies_.has_room()) {
-    const LaterAnswer* const answer = later_.next();
-    if (answer == nullptr) return;
-    answer->move_to(replies_, now_ns);
-    later_.pop();
-  }
+  if (owner_.changed != nullptr) owner_.changed(owner_.context);
 }
 
 }  // namespace bedplate

@@ -32,6 +32,7 @@
 #include "platform/histogram.h"
 #include "platform/trace_ring.h"
 #include "transport/sockets/later_answers_datapath.h"
+#include "transport/sockets/stream_peer.h"
 #include "transport/sockets/stream_replies_datapath.h"
 
 namespace bedplate {
@@ -60,25 +61,30 @@ class StreamSession {
   StreamSession(std::span<char> input, std::span<char> output, std::span<LaterAnswer> later = {},
                 AnswerOrder order = AnswerOrder::kOfRequests) noexcept
       : input_(input), replies_(output), later_(later, order) {}
-  // The stations of the records that trace_to() writes. All requests that one send answers pass
+  // The stations of the records of Owner::trace. All requests that one send answers pass
   // them together. `sent`: the socket needs no more of these bytes: it has sent them all, or the
   // peer has gone.
   static constexpr const char* kTraceStations = "received|answered|sent";
 
-  StreamSession(const StreamSession&) = delete;
-
   // ---- For the owner of the socket (StreamServer) ----
 
-  // For each send, writes to `writer` a record for each histogram of answered() requests in it. The
-  // record's handle is their number, its bytes are those of the send. Called before the first peer.
-  void trace_to(const TraceWriter& writer) noexcept { replies_.trace_to(writer); }
-  // `changed(context)` is called when an answer or resume() has changed what the owner can do:
-  // send replies(), receive more, or close. Not from within the calls below. `waiting_count`: the
-  // number of waiting answers of all sessions that share it. Before the first peer.
-  void set_owner(void (*changed)(void*), void* context, Counter* waiting_count) noexcept {
-    changed_ = changed;
-    owner_ = context;
-    later_.count_in(waiting_count);
+  struct Owner {
+    // Called when an answer or resume() has changed what the owner can do: send replies(), receive
+    // more, or close. Not from within the calls below.
+    void (*changed)(void* context) = nullptr;
+    void* context = nullptr;
+    // The number of waiting answers of all sessions that share it; nullptr: not counted.
+    Counter* waiting_count = nullptr;
+    const StreamPeer* peer = nullptr;  // stands for each peer in turn; nullptr: nobody asks for it
+    // Gets, for each send, a record for each histogram of answered() requests in it. The record's
+    // handle is their number, its bytes are those of the send.
+    TraceWriter trace = {};
+  };
+  // Before the first peer. Ownership: all that `owner` names outlives the session.
+  void set_owner(const Owner& owner) noexcept {
+    owner_ = owner;
+    later_.count_in(owner.waiting_count);
+    replies_.trace_to(owner.trace);
   }
   // The peer has gone: left(). Answers that come later are dropped.
   void leave() noexcept;
@@ -110,6 +116,20 @@ class StreamSession {
   // requests that arrived meanwhile.
   void sent(uint64_t now_ns) noexcept;
 
+  // Its work so far, for whoever limits its time (session_patience.h).
+  struct Progress {
+    uint32_t steps = 0;        // those that took something
+    bool has_begun = false;    // a part of a request has come, and the rest has not
+    uint64_t received_ns = 0;  // when the last bytes came; 0: none did
+  };
+  Progress progress() const noexcept {
+    return {steps_, fill_left_ > 0 || skip_bytes_ > 0 || begin_ != end_, received_ns_};
+  }
+  // The request that has begun was not complete in time. The protocol says so if it can, as in
+  // work(), and either ends the session or drops what has arrived. Requires: progress().has_begun;
+  // the session does not wait, and no replies are being sent.
+  virtual void late() noexcept { end(); }
+
   // The protocol has ended the session: it takes nothing more, and closes once all is sent.
   bool is_over() const noexcept { return is_over_; }
   // The foreign protocol that the peer speaks, if that ended the session; the connection then
@@ -133,13 +153,13 @@ class StreamSession {
   // The bytes that lend() lent with `loan` were sent, or never will be.
   virtual void released(void* /*loan*/) noexcept {}
   // The peer has gone, perhaps in mid-request: fill() will not end. Operations that waiting answers
-  // need may be cancelled, but each answer is still finished, and a waiting session resumed. If the
-  // session itself has more to do, it calls wait().
+  // need may be cancelled, but each answer is still finished, and a waiting session resumed (here,
+  // too). If the session itself has more to do, it calls wait().
   virtual void left() noexcept {}
 
   // ---- For the protocol to call, on the session's thread ----
 
-  // Ends the wait of a step that returned kWaits, or of wait(). Not from within work() or left().
+  // Ends the wait of a step that returned kWaits, or of wait(). Not from within work().
   void resume(uint64_t now_ns) noexcept;
   // The session waits from now on, until resume(). Only from left().
   void wait() noexcept {
@@ -148,6 +168,8 @@ class StreamSession {
   }
   // Whether the peer has gone, so that nobody needs an answer.
   bool has_left() const noexcept { return has_left_; }
+  // The present peer; nullptr: the owner of the socket tells nothing of it.
+  const StreamPeer* peer() const noexcept { return owner_.peer; }
 
   // ---- For the protocol to call, from work() alone ----
 
@@ -214,7 +236,7 @@ class StreamSession {
   }
   // Tells that a request is answered. The time from its receipt until the socket takes its reply
   // goes to `time_ns`, one of at most kTimesMax. `kind`: the request's kind in the records of
-  // trace_to(), a number of the service's TraceDescription::kinds.
+  // Owner::trace, a number of the service's TraceDescription::kinds.
   void answered(Histogram& time_ns, uint8_t kind = 0) noexcept {
     if (BP_UNLIKELY(later_.held() != nullptr)) return later_.held()->answered(time_ns, kind);
     replies_.answered(time_ns, kind);
@@ -233,19 +255,19 @@ class StreamSession {
 
   void run(uint64_t now_ns) noexcept;
   void finished(LaterAnswer& answer, uint64_t now_ns) noexcept;
-  void send_finished(uint64_t now_ns) noexcept;
 
   const std::span<char> input_;
   StreamReplies replies_;
   LaterAnswers later_;
-  void (*changed_)(void*) = nullptr;
-  void* owner_ = nullptr;
+  Owner owner_;
   uint64_t received_ns_ = 0;
+  uint32_t steps_ = 0;
   bool is_starved_ = true;   // all arrived bytes were worked on, but for the start of a request
   bool is_waiting_ = false;  // a step returned kWaits
   bool is_running_ = false;  // within run(), whose caller does what changed_ would
   bool is_over_ = false;
   bool has_left_ = false;
+  bool is_leaving_ = false;  // within left(), whose caller does what changed_ would
   bool is_arrived_kept_ = false;
   const char* foreign_ = nullptr;
   char* fill_end_ = nullptr;

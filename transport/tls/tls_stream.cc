@@ -54,6 +54,7 @@ void TlsStream::open(StreamSocket& outer, std::span<const std::byte> early,
   said_end_ = said_end;
   context_ = context;
   is_asked_ = is_aborted_ = has_said_end_ = has_all_ = is_deaf_ = false;
+  has_heard_ = !early.empty();
   receive_end_ = send_end_ = 1;
   environment_.sockets->detach(outer);
   inner_.fd = outer.fd;
@@ -98,6 +99,8 @@ void TlsStream::abort() noexcept {
   BP_DCHECK(is_own_thread());
   BP_KEEPS_VALID(*this);
   BP_ASSERT(is_open());
+  // The user gives up a peer that is late with its handshake.
+  if (is_in_handshake() && receive_end_ > 0) environment_.counters->failed_gone.add(1);
   is_aborted_ = true;
   if (receive_end_ > 0) receive_end_ = -ECONNABORTED;
   if (send_end_ > 0) send_end_ = -ECONNABORTED;
@@ -117,6 +120,7 @@ void TlsStream::received(void* context, int64_t result) noexcept {
   auto& self = *static_cast<TlsStream*>(context);
   BP_DCHECK(self.is_own_thread() && self.is_open());
   if (result >= 0) {
+    self.has_heard_ |= result > 0;
     self.session_.arrived(static_cast<size_t>(result));
   } else if (result == -ECANCELED) {
     self.has_all_ = true;
@@ -276,6 +280,14 @@ bool TlsStream::say_end() noexcept {
     environment_.sockets->end_receive(inner_);
   }
   return !is_in_flight();
+}
+
+bool TlsStream::is_certified() const noexcept {
+  return session_.is_begun() && session_.is_established() && session_.has_certificate();
+}
+
+bool TlsStream::is_in_handshake() const noexcept {
+  return has_heard_ && session_.is_begun() && !session_.is_established();
 }
 
 void TlsStream::close() noexcept {

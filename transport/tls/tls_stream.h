@@ -53,6 +53,9 @@ class TlsStream final : public StreamLayer {
   void end_receive() noexcept override;
   void abort() noexcept override;
   bool say_end() noexcept override;
+  bool is_certified() const noexcept override;
+  bool is_in_handshake() const noexcept override;
+  uint64_t taken_ns() const noexcept override { return inner_.seen_since_ns; }
   void close() noexcept override;
 
   // Goes on, after one of the above has asked for it. Threads and callers: TlsStreams alone.
@@ -98,8 +101,9 @@ class TlsStream final : public StreamLayer {
   void (*said_end_)(void* context) noexcept = nullptr;
   void* context_ = nullptr;
   bool is_attached_ = false;
-  bool is_woken_ = false;  // in the list of TlsStreams; also after a close
-  bool is_asked_ = false;  // run() has something to do
+  bool has_heard_ = false;  // any byte has come
+  bool is_woken_ = false;   // in the list of TlsStreams; also after a close
+  bool is_asked_ = false;   // run() has something to do
   bool is_aborted_ = false;
   bool has_said_end_ = false;
   bool has_all_ = false;     // end_receive(): all that has come was received

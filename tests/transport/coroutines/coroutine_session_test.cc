@@ -349,7 +349,9 @@ TEST(CoroutineSession, KeepsItsConnectionWhileItWaitsBehindItsPeer) {
   Parting parting(*site);
   int changed_count = 0;
   Counter waiting;
-  parting.set_owner([](void* count) { ++*static_cast<int*>(count); }, &changed_count, &waiting);
+  parting.set_owner({.changed = [](void* count) { ++*static_cast<int*>(count); },
+                     .context = &changed_count,
+                     .waiting_count = &waiting});
   std::memcpy(parting.input().pieces[0].iov_base, "a", 1);
   parting.received(1, 1000);
   parting.leave();

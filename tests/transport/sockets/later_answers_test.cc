@@ -230,8 +230,9 @@ TEST(LaterAnswers, ASessionThatWaitsForAPeerThatHasGoneDoesNoMoreSteps) {
 TEST(LaterAnswers, TellTheirOwnerWhenSomethingChanges) {
   uint32_t told = 0;
   Counter waiting;
-  ordered.set_owner([](void* count) noexcept { ++*static_cast<uint32_t*>(count); }, &told,
-                    &waiting);
+  ordered.set_owner({.changed = [](void* count) noexcept { ++*static_cast<uint32_t*>(count); },
+                     .context = &told,
+                     .waiting_count = &waiting});
   give(ordered, "later 1\nlater 2\nwait 3\n");
   LONGS_EQUAL(0, told);
   LONGS_EQUAL(2, waiting.read());

@@ -57,6 +57,10 @@ class EchoLines final : public StreamSession {
     return StreamStep::kTaken;
   }
   void released(void*) noexcept override { ++shared_.released_count; }
+  void late() noexcept override {
+    say("late\n");
+    end();
+  }
   void left() noexcept override { ++shared_.reset_count; }
 
   Shared& shared_;
@@ -146,14 +150,16 @@ class ServerBodies : public SocketsFixture {
 
   // The layers of kConnections connections; nullptr: none. They live as long as the fixture.
   virtual StreamLayers* make_layers() { return nullptr; }
+  virtual void adjust(StreamServerOptions* /*options*/) {}
   virtual Client make_client(Fd fd) { return std::make_shared<ServerClient>(std::move(fd)); }
 
   void serve() {
     layers = make_layers();
     listener = listening_socket(&address);
-    server->create<EchoLines>(
-        {.loop = loop.get(), .sockets = sockets.get(), .counters = &clients, .layers = layers},
-        memory.aligned(), shared);
+    StreamServerOptions options = {
+        .loop = loop.get(), .sockets = sockets.get(), .counters = &clients, .layers = layers};
+    adjust(&options);
+    server->create<EchoLines>(options, memory.aligned(), shared);
     server->add_listener(listener.number());
     server->start();
   }

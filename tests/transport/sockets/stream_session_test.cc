@@ -208,7 +208,7 @@ TEST(StreamSession, WhatASendAnswersIsTraced) {
   TraceRecord records[2];
   TraceRing ring;
   ring.create(records);
-  session.trace_to(TraceWriter(&ring, 3));
+  session.set_owner({.trace = TraceWriter(&ring, 3)});
   std::string_view text = "a\nb\n";
   give(&text, SIZE_MAX, 1000);
   CHECK(!session.replies().empty());
@@ -307,7 +307,9 @@ TEST(StreamSession, MayWaitBehindItsPeer) {
   Keeping keeping;
   int changed_count = 0;
   Counter waiting;
-  keeping.set_owner([](void* count) { ++*static_cast<int*>(count); }, &changed_count, &waiting);
+  keeping.set_owner({.changed = [](void* count) { ++*static_cast<int*>(count); },
+                     .context = &changed_count,
+                     .waiting_count = &waiting});
   keeping.leave();
   CHECK(keeping.is_waiting());
   keeping.go_on();

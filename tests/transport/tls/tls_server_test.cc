@@ -65,6 +65,11 @@ class TlsServerBodies : public ServerBodies {
   StreamMemory memory_of_streams{TlsStreams::bytes_for(kConnections)};
   std::unique_ptr<TlsStreams> streams;
   LayerUse use = LayerUse::kRequired;
+  uint64_t slow_ns_max = 0;
+
+  void adjust(StreamServerOptions* options) override {
+    options->patience.slow_ns_max = slow_ns_max;
+  }
 
   StreamLayers* make_layers() override {
     std::vector<Error> problems;
@@ -137,6 +142,20 @@ class TlsServerBodies : public ServerBodies {
     drain();
   }
 
+  // A handshake has the time limit of a request, from its first byte.
+  void late_in_the_handshake() {
+    slow_ns_max = 20 * kNsPerMs;
+    serve();
+    const Client silent = add(std::make_shared<ServerClient>(connect_to(address)));
+    const Client half = add(std::make_shared<ServerClient>(connect_to(address)));
+    half->say(std::string("\x16\x03\x01\x02\x00", 5));
+    STRCMP_EQUAL("", hear_all(half).c_str());
+    CHECK_EQUAL(1, tls_counters.failed_gone.read());
+    CHECK_EQUAL(1, clients.connections_timed_out.read());
+    CHECK_FALSE(silent->has_ended());
+    drain();
+  }
+
   void offered() {
     use = LayerUse::kOffered;
     serve();
@@ -159,4 +178,5 @@ BP_BOTH_BACKENDS(TlsServer, CountsHandshakesAndBytes, counts())
 BP_BOTH_BACKENDS(TlsServer, RefusesAClientInClear, in_clear())
 BP_BOTH_BACKENDS(TlsServer, RefusesAnotherKey, another_key())
 BP_BOTH_BACKENDS(TlsServer, CountsAClientThatLeavesInTheHandshake, leaves_in_the_handshake())
+BP_BOTH_BACKENDS(TlsServer, EndsAClientThatIsLateInTheHandshake, late_in_the_handshake())
 BP_BOTH_BACKENDS(TlsServer, ServesClientsInClearWhereTlsIsOffered, offered())
