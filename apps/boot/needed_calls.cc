@@ -76,7 +76,8 @@ constexpr CallTrial kOfDatagrams[] = {
     {"sendmmsg", SYS_sendmmsg, {kBad}},
 };
 
-// Sockets without io_uring use these, and so do those of processes that join.
+// Sockets without io_uring use these: those of shards that have none, of processes that join, and
+// of threads beside the shards.
 constexpr CallTrial kOfEpoll[] = {
     {"epoll_create1", SYS_epoll_create1, {kBad}},
     {"epoll_ctl", SYS_epoll_ctl, {kBad, EPOLL_CTL_DEL}},
@@ -118,6 +119,8 @@ Result<void> check_calls(const Configuration& configuration, const AppliancePlan
   const bool has_epoll =
       sockets == SocketBackendChoice::kEpoll ||
       (sockets == SocketBackendChoice::kIoUringOrEpoll && !probe_io_uring().ok());
+  const bool has_socket_threads =
+      is_any([](const ServiceNeeds& each) { return each.has_socket_thread; });
   const bool has_nodes =
       memory_nodes().count() > 1 &&
       std::any_of(plan.pool.segments.begin(), plan.pool.segments.end(),
@@ -137,7 +140,7 @@ Result<void> check_calls(const Configuration& configuration, const AppliancePlan
   add(has_streams || has_datagrams || has_processes, kOfSockets);
   add(has_streams || has_processes, kOfStreams);
   add(has_datagrams, kOfDatagrams);
-  add(has_epoll || has_processes, kOfEpoll);
+  add(has_epoll || has_processes || has_socket_threads, kOfEpoll);
   add(has_processes || plan.has_shard_group, kOfGroups);
   return try_calls(std::span(needed).first(count));
 }

@@ -10,6 +10,7 @@
 #include "platform/numa.h"
 #include "platform/text.h"
 #include "transport/sockets/datagram_network.h"
+#include "transport/sockets/socket_thread.h"
 #include "transport/tls/tls_counters.h"
 #include "transport/tls/tls_credentials.h"
 #include "transport/tls/tls_streams.h"
@@ -219,6 +220,12 @@ void ServicePlan::vfio_device(const std::string& address) {
                   "write it as lspci -D does: \"0000:03:00.0\"");
   }
   needs_.vfio_devices.push_back(address);
+}
+
+void ServicePlan::socket_thread(uint32_t connection_count, const char* key) {
+  threads(1);
+  descriptors(connection_count + SocketThread::kDescriptorCount, key);
+  needs_.has_socket_thread = true;
 }
 
 void ServicePlan::timers(uint32_t shard, uint32_t count) {

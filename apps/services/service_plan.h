@@ -116,6 +116,7 @@ struct ServiceNeeds {
   std::vector<CarvePlan> kept_heaps;  // by the owner that each is kept for
   uint64_t descriptors = 0;
   uint64_t threads = 0;
+  bool has_socket_thread = false;
   std::string descriptor_keys;  // keys that lower the count: "max_connections in [cache]"
   uint64_t capabilities = 0;    // bits of CAP_*
   std::vector<std::string> vfio_devices;
@@ -153,6 +154,9 @@ class ServicePlan {
   void descriptors(uint32_t count, const char* key);
   // Threads of the service (platform/thread_stack.h), beside the shards; their stacks are planned.
   void threads(uint32_t count) { needs_.threads += count; }
+  // A SocketThread, with its own descriptors and those of `connection_count` connections, set by
+  // `key` of its table, if not nullptr.
+  void socket_thread(uint32_t connection_count, const char* key);
   // How many timers the loop of `shard` may have armed at once, and how many sources it polls.
   void timers(uint32_t shard, uint32_t count);
   void sources(uint32_t shard, uint32_t count);

@@ -44,7 +44,7 @@ ROOTS = (
     "transport/vfio/vfio_pool.h",
 )
 # Headers that a program includes by name if it wants them; bedplate.hpp leaves them out.
-OPTIONAL_ROOTS = ("transport/coroutines/coroutines.h",)
+OPTIONAL_ROOTS = ("transport/coroutines/coroutines.h", "transport/sockets/socket_thread.h")
 # Headers of libbedplate-verbs.a. They need rdma-core's headers, so bedplate.hpp leaves them out.
 VERBS_ROOTS = ("transport/verbs/joined/joined_verbs.h", "transport/verbs/channel/verbs_provider.h",
                "apps/peers/verbs_settings.h")

@@ -213,10 +213,17 @@ def a_fallback_to_epoll_needs_its_calls(box):
     """`check` reports the calls of epoll if io_uring is forbidden, too."""
     settings = configure(box.path("runtime"), "io_uring-or-epoll",
                          {each: free_port() for each in ("kvd", "http", "leg")}, free_port())
-    del settings["group"], settings["process"]  # processes that join use epoll
+    # Processes that join use epoll, and so do the threads of these services.
+    for part in ("group", "process", "http", "control"):
+        del settings[part]
     config = box.write("bedplate.toml", to_toml(settings))
     if os.uname().machine != "x86_64":
         raise Skip("the filter of this test is for x86-64")
     done = box.run(sys.executable, forbidding.__file__, "io_uring_setup,epoll_wait",
                    str(errno.EPERM), BEDPLATE, "check", config, expect_code=1)
     expect_in("a seccomp profile forbids epoll_wait: allow it", done.stderr, "what check says")
+    settings["control"] = {}
+    config = box.write("bedplate.toml", to_toml(settings))
+    done = box.run(sys.executable, forbidding.__file__, "epoll_wait", str(errno.EPERM), BEDPLATE,
+                   "check", config, expect_code=1)
+    expect_in("a seccomp profile forbids epoll_wait: allow it", done.stderr, "with [control]")
