@@ -12,6 +12,11 @@ namespace bedplate {
 // compilers.
 inline constexpr size_t kCacheLineBytes = 64;
 
+// Memory of whole cache lines, for objects that want such an address.
+struct alignas(kCacheLineBytes) CacheLine {
+  std::byte bytes[kCacheLineBytes];
+};
+
 // Prefetches the line of `address` for writing: other caches give the line up now, not when the
 // store waits for it. Any address is allowed: a prefetch does not fault.
 inline void prefetch_for_write(const void* address) noexcept {

@@ -8,6 +8,7 @@
 #include "apps/services/service_plan.h"
 #include "platform/secret_file.h"
 #include "transport/tls/tls_credentials.h"
+#include "transport/tls/tls_streams.h"
 
 namespace bedplate {
 namespace {
@@ -18,6 +19,9 @@ constexpr size_t kLogLines = 128;
 // The owner of all allocations of the service, including OpenSSL's on its behalf.
 constexpr const char* kHeapOwner = "heap:http";
 constexpr const char* kWhere = "[http]";
+// Connections beside those of max_connections: clients that are refused, that replace an idle one,
+// and one that was just accepted.
+constexpr uint32_t kOtherConnections = RefusedClients::kCountMax + StreamServer::kSuccessorsMax + 1;
 constexpr std::string_view kTooMany =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
     "Connection: close\r\n\r\n";
@@ -49,15 +53,13 @@ Result<void> HttpService::plan(ServicePlan& plan) {
   }
   plan.listen("listen", settings_.listen, settings_.image_listen, terms);
   plan.counters<HttpCounters>("http");
-  plan.threads(1);
-  plan.descriptors(settings_.max_connections + ConnectionThread::kDescriptorCount,
-                   "max_connections");
-  plan.heap(settings_.max_connections * (ConnectionThread::bytes_each() + sizeof(HttpSession)) +
-            kLogLines * sizeof(LineSlot));
+  const uint32_t count = settings_.max_connections;
+  plan.socket_thread(count + kOtherConnections, "max_connections");
+  plan.heap(StreamServer::bytes_for<HttpSession>(count) + kLogLines * sizeof(LineSlot));
   if (settings_.tls.is_empty()) return {};
   plan.counters<TlsCounters>("tls");
-  plan.heap(settings_.max_connections * tls_part()->connection_bytes);
-  plan.kept_heap(kHeapOwner, TlsCredentials::heap_bytes(settings_.max_connections), 1);
+  plan.heap(TlsStreams::bytes_for(count));
+  plan.kept_heap(kHeapOwner, TlsCredentials::heap_bytes(count), 1);
   for (const std::string* path :
        {&settings_.tls.certificate, &settings_.tls.key, &settings_.tls.client_authorities}) {
     if (!path->empty()) plan.image_file(*path);
@@ -114,16 +116,28 @@ Result<void> HttpService::create(ServiceContext& context) {
   site_.counters = counters;
   site_.view = context.all_counters();
   site_.listeners_max = settings_.max_connections / 2;
-  std::vector<ConnectionSession*> sessions;
-  for (uint32_t i = 0; i < settings_.max_connections; ++i) {
-    sessions.push_back(sessions_.emplace_back(std::make_unique<HttpSession>(site_)).get());
-  }
-  if (tls_ != nullptr) BP_TRY(secure(context, &sessions));
-  return thread_.create({.name = name(),
-                         .counters = &site_.counters->connections,
-                         .too_many = &HttpService::too_many,
-                         .context = this},
-                        listening, sessions);
+  BP_TRY(thread_.create(
+      {.name = name(),
+       .socket_count_max = settings_.max_connections + kOtherConnections,
+       .source_count_max = 1,
+       .begin = [](void* self) noexcept { static_cast<HttpService*>(self)->server_.start(); },
+       .end = [](void* self) noexcept { static_cast<HttpService*>(self)->server_.end(); },
+       .context = this}));
+  site_.loop = &thread_.loop();
+  if (tls_ != nullptr) BP_TRY(secure(context));
+  const uint64_t bytes = StreamServer::bytes_for<HttpSession>(settings_.max_connections);
+  memory_ = std::make_unique_for_overwrite<CacheLine[]>(bytes / sizeof(CacheLine));
+  server_.create<HttpSession>({.name = name(),
+                               .loop = &thread_.loop(),
+                               .sockets = &thread_.sockets(),
+                               .counters = &counters->clients,
+                               .layers = layers_.get(),
+                               .refusals = {.too_many = &HttpService::too_many, .context = this},
+                               .patience = kUsualPatience,
+                               .replaces_idle = true},
+                              {memory_[0].bytes, bytes}, site_);
+  for (const Fd& socket : listening) server_.add_listener(socket.number());
+  return {};
 }
 
 // A client that waits for TLS gets no plain text.
@@ -131,15 +145,16 @@ std::string_view HttpService::too_many(void* self, std::span<char> /*room*/) noe
   return static_cast<HttpService*>(self)->tls_ == nullptr ? kTooMany : std::string_view();
 }
 
-// Wraps each session in TLS. Limits the memory that the TLS library takes beyond its current use,
-// so that clients cannot exhaust the heap of other owners.
-Result<void> HttpService::secure(ServiceContext& context,
-                                 std::vector<ConnectionSession*>* sessions) {
+// Limits the memory that the TLS library takes beyond its current use, so that clients cannot
+// exhaust the heap of other owners.
+Result<void> HttpService::secure(ServiceContext& context) {
   BP_TRY_ASSIGN(const auto counters, context.counters<TlsCounters>("tls"));
-  for (ConnectionSession*& session : *sessions) {
-    secure_sessions_.push_back(tls_->wrap(*session, *counters));
-    session = secure_sessions_.back().get();
-  }
+  const uint64_t bytes = TlsStreams::bytes_for(settings_.max_connections);
+  layer_memory_ = std::make_unique_for_overwrite<CacheLine[]>(bytes / sizeof(CacheLine));
+  layers_ = tls_->make_layers({.sockets = &thread_.sockets(),
+                               .counters = counters,
+                               .memory = {layer_memory_[0].bytes, bytes}});
+  thread_.add_source(*layers_, "TLS");
   BP_TRY_ASSIGN(const auto owner, heap_owner(OwnerName(kHeapOwner)));
   // A [[limit]] of the configuration is set later.
   limit_heap_owner(owner, heap_owner_use(owner).used_bytes +

@@ -1,5 +1,6 @@
 #include "apps/http/http_session.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -24,8 +25,8 @@ constexpr std::string_view kOpenMetrics =
 constexpr size_t kChunkHeadBytes = 6;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
-// Slightly below a second: look() is called twice a second.
-constexpr uint64_t kRoundNs = 950 * kNsPerMs;
+constexpr uint64_t kRoundNs = kNsPerSecond;
+constexpr uint64_t kLookNs = 500 * kNsPerMs;     // the longest delay until it notices a drain
 constexpr uint64_t kSlowNs = 10 * kNsPerSecond;  // the most time to deliver a round
 
 std::string_view reason_of(int status) noexcept {
@@ -82,86 +83,72 @@ void describe(CounterTable& table, HttpCounters& counters) {
   table.counter("unauthorized", counters.unauthorized, "requests", "Requests without the token.")
       .no_alert("refused counts them, and its alert says so");
   table.gauge("listeners", counters.listeners, "clients", "Clients that read /events now.");
-  describe(table, counters.connections, "max_connections");
+  describe(table, counters.clients, "max_connections");
+}
+
+HttpSession::HttpSession(const HttpSite& site) noexcept : StreamSession(in_, said_), site_(&site) {
+  site.loop->own_timers().reserve_more(1);
 }
 
 bool HttpSession::is_valid() const noexcept {
-  if (received_ > sizeof in_ || made_ > sizeof out_) return false;
-  if (sent_ >= made_ && (sent_ > 0 || made_ > 0)) return false;
-  if (is_making() && output().empty() && !is_listening()) return false;
-  if (is_listening()) {
-    const uint64_t listeners = site_->counters->listeners.read();
-    if (!is_last_ || listeners == 0 || listeners > site_->listeners_max) return false;
-  }
-  return is_last_ || !output().empty() || received_ < sizeof in_;
+  if (made_ > sizeof out_ || !StreamSession::is_valid()) return false;
+  if (timer_.is_armed() && (!is_waiting() || !is_listening())) return false;
+  if (!is_listening()) return true;
+  const uint64_t listeners = site_->counters->listeners.read();
+  return is_last_ && listeners > 0 && listeners <= site_->listeners_max;
 }
 
-void HttpSession::closed() noexcept {
-  BP_KEEPS_VALID(*this);
-  if (is_listening()) site_->counters->listeners.add(~uint64_t{0});
-  making_ = {};
-}
-
-void HttpSession::open(int fd) noexcept {
-  closed();
-  fd_ = fd;
-  is_last_ = is_chunked_ = is_certified_ = false;
-  received_ = made_ = sent_ = 0;
+StreamStep HttpSession::work(uint64_t now_ns) noexcept {
   BP_DCHECK_SLOW(is_valid());
+  if (made_ > 0) return StreamStep::kStarved;  // the last part is being sent
+  return is_making() ? make_more(now_ns) : answer_next();
 }
 
-std::span<char> HttpSession::room() noexcept {
-  if (is_last_ || !output().empty()) return {};
-  return {in_ + received_, sizeof in_ - received_};
-}
-
-void HttpSession::received(size_t bytes) noexcept {
-  BP_KEEPS_VALID(*this);
-  BP_ASSERT(bytes <= room().size());
-  received_ += bytes;
-  go_on();
-}
-
-void HttpSession::time_out() noexcept {
-  BP_KEEPS_VALID(*this);
-  BP_DCHECK(is_in_request());
+void HttpSession::late() noexcept {
   refuse(408);
+  send_made();
 }
 
-void HttpSession::sent(size_t bytes) noexcept {
-  BP_KEEPS_VALID(*this);
-  BP_ASSERT(bytes <= made_ - sent_);
-  sent_ += bytes;
-  if (!output().empty()) return;
-  made_ = sent_ = 0;
-  is_making() ? make_more() : go_on();
+void HttpSession::left() noexcept {
+  site_->loop->own_timers().cancel(timer_);
+  end_listening();
+  making_ = {};
+  is_last_ = is_chunked_ = false;
+  if (is_waiting()) resume(site_->loop->now_ns());
+}
+
+void HttpSession::end_listening() noexcept {
+  if (is_listening()) site_->counters->listeners.add(~uint64_t{0});
+}
+
+// Sends the output, if there is any. Ends the session after the last answer.
+StreamStep HttpSession::send_made() noexcept {
+  if (made_ > 0) lend({out_, made_}, this);
+  if (is_last_ && !is_making()) end();
+  return StreamStep::kTaken;
 }
 
 // Answers the next request once it is complete.
-void HttpSession::go_on() noexcept {
-  if (is_last_ || received_ == 0 || !output().empty()) return;
-  const HttpReading reading = read_http_request({in_, received_});
+StreamStep HttpSession::answer_next() noexcept {
+  if (arrived().empty()) return StreamStep::kStarved;
+  const HttpReading reading = read_http_request(arrived());
   if (reading.status == 0) {
-    if (received_ < sizeof in_) return;
-    const bool has_line = std::string_view(in_, received_).find('\n') != std::string_view::npos;
-    refuse(has_line ? 431 : 414);
-    return;
-  }
-  if (reading.status != 200) {
+    if (!is_input_full()) return StreamStep::kStarved;
+    refuse(arrived().find('\n') != std::string_view::npos ? 431 : 414);
+  } else if (reading.status != 200) {
     refuse(reading.status);
-    return;
+  } else {
+    site_->counters->requests.add(1);
+    if (reading.request.is_last) is_last_ = true;
+    answer(reading.request);
+    BP_DCHECK(made_ > 0);  // else the client would wait for ever
+    take(reading.bytes);
   }
-  BP_ASSERT(reading.bytes > 0 && reading.bytes <= received_);
-  site_->counters->requests.add(1);
-  if (reading.request.is_last) is_last_ = true;
-  answer(reading.request);
-  BP_DCHECK(!output().empty());  // else the client would wait for ever
-  received_ -= reading.bytes;
-  std::memmove(in_, in_ + reading.bytes, received_);
+  return send_made();
 }
 
 bool HttpSession::is_allowed(const HttpRequest& request) const noexcept {
-  if (site_->token.empty() || is_certified_) return true;
+  if (site_->token.empty() || (peer() != nullptr && peer()->is_certified())) return true;
   return is_equal(bearer_token(request), site_->token);
 }
 
@@ -220,14 +207,14 @@ void HttpSession::refuse(int status) noexcept {
   site_->counters->requests.add(1);
   site_->counters->refused.add(1);
   is_last_ = true;
-  received_ = 0;
+  take(arrived().size());
   say(status, kPlain, "", more_of(status), false);
 }
 
 // Writes a short answer. If `body` is empty, it is the status's own text.
 void HttpSession::say(int status, std::string_view type, std::string_view body,
                       std::string_view more, bool is_head) noexcept {
-  BP_DCHECK(output().empty() && !is_making());
+  BP_DCHECK(made_ == 0 && !is_making());
   const std::string_view reason = reason_of(status);
   BP_DCHECK(reason != reason_of(0));  // a status with a text of its own
   TextWriter writer({out_, sizeof out_});
@@ -270,34 +257,45 @@ void HttpSession::say_events(const HttpRequest& request) noexcept {
 // Whether the client has acknowledged all bytes. At most one round is unacknowledged.
 bool HttpSession::has_heard() const noexcept {
   int unheard_bytes = 0;
-  return ioctl(fd_, SIOCOUTQ, &unheard_bytes) != 0 || unheard_bytes == 0;
+  const int fd = peer() == nullptr ? -1 : peer()->fd();
+  return ioctl(fd, SIOCOUTQ, &unheard_bytes) != 0 || unheard_bytes == 0;
 }
 
-void HttpSession::look(uint64_t now_ns) noexcept {
-  if (!is_waiting()) return;
-  BP_KEEPS_VALID(*this);
-  BP_DCHECK(now_ns >= heard_ns_);
-  if (has_heard() || heard_ns_ == 0) heard_ns_ = now_ns;
+// A round is over.
+void HttpSession::wait_for_round(uint64_t now_ns) noexcept {
+  if (next_round_ns_ == 0) next_round_ns_ = now_ns + kRoundNs;
+  heard_ns_ = now_ns;
+  site_->loop->own_timers().arm(timer_, std::min(next_round_ns_, now_ns + kLookNs));
+}
+
+// Begins the next round if it is due. Ends the events if the client is slow, or the appliance
+// drains.
+void HttpSession::look() noexcept {
+  BP_DCHECK(is_listening() && is_waiting());
+  const uint64_t now_ns = site_->loop->now_ns();
+  if (has_heard()) heard_ns_ = now_ns;
   const bool is_slow = now_ns - heard_ns_ >= kSlowNs;
-  if (is_slow) site_->counters->connections.timeouts.add(1);
+  if (is_slow) site_->counters->clients.connections_timed_out.add(1);
   if (is_slow || !site_->is_ready.load(std::memory_order_relaxed)) {
-    closed();
-    if (is_chunked_) made_ = kLastChunk.copy(out_, sizeof out_);
-    return;
+    end_listening();
+    making_ = Ended();
+    return resume(now_ns);
   }
-  if (now_ns < next_round_ns_ || heard_ns_ != now_ns) return;
-  // The first look, after the first round, only sets the time of the next round.
-  const bool is_first = next_round_ns_ == 0;
+  if (now_ns < next_round_ns_ || heard_ns_ != now_ns) {
+    const uint64_t look_ns = now_ns + kLookNs;
+    const bool is_due = now_ns >= next_round_ns_;
+    return site_->loop->own_timers().arm(timer_,
+                                         is_due ? look_ns : std::min(next_round_ns_, look_ns));
+  }
   next_round_ns_ = now_ns + kRoundNs;
-  if (is_first) return;
   std::get_if<EventText>(&making_)->begin_round();
-  make_more();
+  resume(now_ns);
 }
 
 // Begins an answer that is written in parts, as the client takes them. HEAD gets only the head.
 void HttpSession::say_long(const Making& what, std::string_view type, std::string_view more,
                            const HttpRequest& request) noexcept {
-  BP_DCHECK(output().empty() && !is_making());
+  BP_DCHECK(made_ == 0 && !is_making());
   is_chunked_ = !request.is_http_10;
   making_ = request.is_head ? Making() : what;
   TextWriter writer({out_, sizeof out_});
@@ -323,29 +321,31 @@ size_t HttpSession::make_piece(std::span<char> to) noexcept {
 }
 
 // Writes the next part, as a chunk if the client knows chunks.
-void HttpSession::make_more() noexcept {
-  BP_DCHECK(output().empty() && is_making());
+StreamStep HttpSession::make_more(uint64_t now_ns) noexcept {
+  BP_DCHECK(made_ == 0 && is_making());
   const size_t head = is_chunked_ ? kChunkHeadBytes : 0;
-  const size_t tail = kChunkEnd.size() + kLastChunk.size();
+  const size_t tail = is_chunked_ ? kChunkEnd.size() : 0;
   const size_t bytes = make_piece({out_ + head, sizeof out_ - head - tail});
   BP_ASSERT(bytes <= sizeof out_ - head - tail);
-  if (bytes == 0 && is_listening()) return;  // look() begins the next round
-  if (bytes == 0) making_ = {};
-  made_ = head + bytes;
-  if (!is_chunked_) {
-    made_ = bytes;
-    if (bytes == 0) go_on();
-    return;
+  if (bytes == 0 && is_listening()) {
+    wait_for_round(now_ns);
+    return StreamStep::kWaits;
   }
-  if (bytes == 0) {
-    std::memcpy(out_, kLastChunk.data(), kLastChunk.size());
-    made_ = kLastChunk.size();
-    return;
+  if (bytes == 0) return end_answer();
+  made_ = head + bytes + tail;
+  if (is_chunked_) {
+    for (size_t i = 0; i < 4; ++i) out_[i] = "0123456789abcdef"[bytes >> (4 * (3 - i)) & 15];
+    std::memcpy(out_ + 4, kChunkEnd.data(), kChunkEnd.size());
+    std::memcpy(out_ + head + bytes, kChunkEnd.data(), kChunkEnd.size());
   }
-  for (size_t i = 0; i < 4; ++i) out_[i] = "0123456789abcdef"[bytes >> (4 * (3 - i)) & 15];
-  std::memcpy(out_ + 4, kChunkEnd.data(), kChunkEnd.size());
-  std::memcpy(out_ + made_, kChunkEnd.data(), kChunkEnd.size());
-  made_ += kChunkEnd.size();
+  return send_made();
+}
+
+// All of the answer is written.
+StreamStep HttpSession::end_answer() noexcept {
+  making_ = {};
+  if (is_chunked_) made_ = kLastChunk.copy(out_, sizeof out_);
+  return send_made();
 }
 
 }  // namespace bedplate

@@ -1,14 +1,14 @@
-// An HTTP connection without its socket: received bytes go in, bytes to send come out.
+// The session of an HTTP connection (transport/sockets/stream_session_datapath.h).
 //
 // It answers requests in order. Its memory is two buffers of fixed length: a request that does not
-// fit is refused, and a long answer is written in parts, as its client takes them. Threads: one.
-// Nothing is allocated.
+// fit is refused, and a long answer is written in parts, as its client takes them. A client that
+// listens to events gets a round each second; between two rounds the session waits for its timer.
+// Threads: that of the loop. Nothing is allocated after the construction.
 //
-// Invariants, which is_valid() checks before and after each call that changes it: 1. The input and
-// the output lie within their buffers; output that was sent whole is gone. 2. An answer in progress
-// has output, except for events between two rounds. 3. A client that listens to events sends no
-// more requests, and is counted, within the limit. 4. The input buffer has space if more may come.
-// The functions that write output keep one more: 5. No part overwrites output that is not sent.
+// Invariants, which is_valid() checks around each step: 1. The output lies within its buffer. 2. A
+// client that listens to events sends no more requests, and is counted, within the limit. 3. The
+// timer is armed only while the session waits between two rounds. The functions that write output
+// keep one more: 4. No part overwrites output that is not sent.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,6 @@
 #include <string_view>
 #include <variant>
 
-#include "apps/connections/connection_session.h"
 #include "apps/counters/counters_view.h"
 #include "apps/counters/stats_json.h"
 #include "apps/http/event_text.h"
@@ -28,6 +27,9 @@
 #include "apps/http/metrics_text.h"
 #include "apps/http/status_page.h"
 #include "platform/counter_table.h"
+#include "transport/loop/event_loop.h"
+#include "transport/sockets/stream_server.h"
+#include "transport/sockets/stream_session_datapath.h"
 
 namespace bedplate {
 
@@ -36,7 +38,7 @@ struct HttpCounters {
   Counter refused;
   Counter unauthorized;
   Counter listeners;
-  ServedCounters connections;
+  StreamServerCounters clients;
 };
 void describe(CounterTable& table, HttpCounters& counters);
 
@@ -48,28 +50,15 @@ struct HttpSite {
   std::atomic<bool> is_ready{false};
   uint32_t listeners_max = 0;  // the most clients with events at once
   HttpCounters* counters = nullptr;
+  EventLoop* loop = nullptr;  // that of the connections
 };
 
-class HttpSession final : public ConnectionSession {
+class HttpSession final : public StreamSession {
  public:
-  // `site` outlives this.
-  explicit HttpSession(const HttpSite& site) noexcept : site_(&site) {}
+  // Before the seal: it allocates the timer's slot. `site` outlives this.
+  explicit HttpSession(const HttpSite& site) noexcept;
 
-  void open(int fd) noexcept override;
-  void closed() noexcept override;
-  std::span<char> room() noexcept override;
-  void received(size_t bytes) noexcept override;
-  std::string_view output() const noexcept override { return {out_ + sent_, made_ - sent_}; }
-  void sent(size_t bytes) noexcept override;
-  bool is_over() const noexcept override { return is_last_ && !is_making(); }
-  bool is_in_request() const noexcept override {
-    return received_ > 0 && output().empty() && !is_waiting();
-  }
-  void time_out() noexcept override;
-  // Whether it is between two rounds of events.
-  bool is_waiting() const noexcept override { return is_listening() && output().empty(); }
-  void look(uint64_t now_ns) noexcept override;
-  void peer_is_certified() noexcept override { is_certified_ = true; }
+  void late() noexcept override;
 
   bool is_valid() const noexcept;
 
@@ -78,11 +67,20 @@ class HttpSession final : public ConnectionSession {
   static constexpr size_t kHeadBytesMax = 1024;
   static constexpr size_t kOutBytes = EventText::kPieceBytesMin + kHeadBytesMax;
   static_assert(kOutBytes <= 0xffff, "the length of a chunk has four digits");
+  // The source of the end of events.
+  struct Ended {
+    static constexpr size_t kPieceBytesMin = 0;
+    size_t write(std::span<char> /*to*/) noexcept { return 0; }
+  };
   // The source of an answer that is written in parts.
-  using Making = std::variant<std::monostate, MetricsText, StatsJson, AlertLines, LogLines,
+  using Making = std::variant<std::monostate, Ended, MetricsText, StatsJson, AlertLines, LogLines,
                               StatusPage, EventText>;
 
-  void go_on() noexcept;
+  StreamStep work(uint64_t now_ns) noexcept override;
+  void released(void* /*loan*/) noexcept override { made_ = 0; }
+  void left() noexcept override;
+
+  StreamStep answer_next() noexcept;
   void answer(const HttpRequest& request) noexcept;
   bool is_allowed(const HttpRequest& request) const noexcept;
   void refuse(int status) noexcept;
@@ -91,26 +89,30 @@ class HttpSession final : public ConnectionSession {
   void say_events(const HttpRequest& request) noexcept;
   void say_long(const Making& what, std::string_view type, std::string_view more,
                 const HttpRequest& request) noexcept;
-  void make_more() noexcept;
+  StreamStep make_more(uint64_t now_ns) noexcept;
+  StreamStep end_answer() noexcept;
   size_t make_piece(std::span<char> to) noexcept;
+  StreamStep send_made() noexcept;
+  void wait_for_round(uint64_t now_ns) noexcept;
+  void look() noexcept;
+  void end_listening() noexcept;
   bool has_heard() const noexcept;
   bool is_listening() const noexcept { return std::holds_alternative<EventText>(making_); }
   bool is_making() const noexcept { return !std::holds_alternative<std::monostate>(making_); }
 
   const HttpSite* site_;
   bool is_last_ = false;     // no more requests are read
-  Making making_;            // the source of the next output, once output() was sent
+  Making making_;            // the source of the next output, once the present output was sent
   uint32_t order_[64] = {};  // the order of sets in StatsJson
   bool is_chunked_ = false;
-  int fd_ = -1;
   uint64_t next_round_ns_ = 0;  // the time of the next round of events
-  uint64_t heard_ns_ = 0;       // the last look() at which the client had acknowledged everything
-  bool is_certified_ = false;   // its certificate replaces the token
-  size_t received_ = 0;
-  size_t made_ = 0;
-  size_t sent_ = 0;
-  char in_[kRequestBytesMax] = {};
-  char out_[kOutBytes] = {};
+  uint64_t heard_ns_ = 0;       // the last look at which the client had acknowledged everything
+  Timer timer_ = {.expired = [](void* self) noexcept { static_cast<HttpSession*>(self)->look(); },
+                  .context = this};
+  size_t made_ = 0;  // bytes of output that are being sent; 0: none
+  char in_[kRequestBytesMax];
+  char said_[2 * kStepTextBytes];  // of say(), which is not called: all answers are lent
+  char out_[kOutBytes];
 };
 
 }  // namespace bedplate

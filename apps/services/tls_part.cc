@@ -1,6 +1,6 @@
 #include "apps/services/tls_part.h"
 
-// tls_connection.cc defines it.
+// tls_server_part.cc defines it.
 extern "C" [[gnu::weak]] const bedplate::TlsPart bedplate_tls_part;
 
 namespace bedplate {

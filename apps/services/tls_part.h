@@ -13,7 +13,6 @@
 #include <string>
 #include <vector>
 
-#include "apps/connections/connection_session.h"
 #include "platform/result.h"
 #include "transport/sockets/stream_layer.h"
 #include "transport/tls/tls_counters.h"
@@ -21,30 +20,23 @@
 
 namespace bedplate {
 
-// The layers of the connections of one shard.
+// The layers of the connections of one loop.
 struct TlsLayersOptions {
-  StreamSockets* sockets = nullptr;  // the shard's
+  StreamSockets* sockets = nullptr;  // the loop's
   TlsCounters* counters = nullptr;
   std::span<std::byte> memory;           // TlsStreams::bytes_for() the connections
   LayerUse local = LayerUse::kRequired;  // on listeners that only this machine can reach
   LayerUse elsewhere = LayerUse::kRequired;
 };
 
-// The server's end of TLS. Threads: main thread for all functions; a session that wrap() made
-// belongs to the thread of the connections, layers to their shard.
+// The server's end of TLS. Threads: main thread for all functions; layers belong to their loop.
 class TlsServer {
  public:
   virtual ~TlsServer() = default;
 
   // See TlsCredentials::load().
   virtual bool load(const TlsFiles& files, std::vector<Error>* problems) = 0;
-  // For connections that a thread beside the shards serves (connection_thread.h): wraps one in TLS.
-  // `inner` handles the plain text. `inner` and `counters` outlive the session, and the session is
-  // destroyed before this object. If the client has shown a certificate, `inner` is told
-  // (ConnectionSession::peer_is_certified). Requires: load() returned true.
-  virtual std::unique_ptr<ConnectionSession> wrap(ConnectionSession& inner,
-                                                  TlsCounters& counters) = 0;
-  // For connections on a shard. All that `options` names outlives the layers, and the layers are
+  // For the connections of a loop. All that `options` names outlives the layers, and the layers are
   // destroyed before this object, after their loop has run. Requires: load() returned true.
   virtual std::unique_ptr<StreamLayers> make_layers(const TlsLayersOptions& options) = 0;
 };
@@ -53,8 +45,6 @@ struct TlsPart {
   // `where` appears in the log: "[server]". OpenSSL's memory is charged to `heap_owner`
   // (TlsCredentials::heap_bytes).
   std::unique_ptr<TlsServer> (*make)(std::string where, std::string heap_owner);
-  // Heap memory of one session of wrap(), beside OpenSSL's.
-  uint64_t connection_bytes;
 };
 
 // nullptr: the program was linked without it.

@@ -191,7 +191,7 @@ def a_listener_that_does_not_read_is_dropped(box):
     expect(appliance.stats()["services"]["http"]["listeners"], 1, "listeners")
     wait_for(lambda: appliance.stats()["services"]["http"]["listeners"] == 0, "its end")
     http = appliance.stats()["services"]["http"]
-    expect(http["timeouts"], 1, "timeouts")
+    expect(http["connections_timed_out"], 1, "timeouts")
     expect(appliance.stats()["heap_owner"]["heap:http"]["used_bytes"], before, "memory of http")
     appliance.expect_alive()
 
@@ -365,7 +365,7 @@ def slow_and_partial(box):
         for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n":
             client.sendall(bytes([byte]))
         expect_in(b"\r\n\r\nok\n", client.recv(4096), "the answer to a request in pieces")
-    expect(appliance.stats()["services"]["http"]["timeouts"], 1, "timeouts")
+    expect(appliance.stats()["services"]["http"]["connections_timed_out"], 1, "timeouts")
 
 
 @test()
@@ -377,7 +377,8 @@ def many_idle_connections(box):
     idle = [box.closing.enter_context(socket.create_connection(("127.0.0.1", port)))
             for _ in range(1000)]
     expect(get(port, "/healthz")[1], "ok\n", "its health")
-    wait_for(lambda: appliance.stats()["services"]["http"]["turned_away"] >= 997, "turned away")
+    wait_for(lambda: appliance.stats()["services"]["http"]["connections_replaced"] >= 997,
+             "replaced")
     expect(appliance.stats()["services"]["http"]["connections_peak"], 4, "the most at once")
     for _ in range(100):
         expect(get(port, "/metrics")[0].status, 200, "a scrape")

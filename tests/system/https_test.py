@@ -206,7 +206,8 @@ def garbage(box, what):
     expect(curl(box, folder, port), "ok\n", "its health")
     failed = sum(counted(appliance, f"tls_failed_{why}") for why in ("protocol", "gone"))
     expect(failed, 1, "failures")
-    expect(counted(appliance, "timeouts"), 1 if what == "half_a_record" else 0, "timeouts")
+    expect(counted(appliance, "connections_timed_out"), 1 if what == "half_a_record" else 0,
+           "timeouts")
     appliance.stop()
 
 
@@ -225,7 +226,7 @@ def many_idle_connections(box):
     for _ in range(1000):
         connect()
     expect(curl(box, folder, port), "ok\n", "its health")
-    wait_for(lambda: counted(appliance, "turned_away") >= 1017, "turned away")
+    wait_for(lambda: counted(appliance, "connections_replaced") >= 1017, "replaced")
     for _ in range(20):
         expect(status(box, folder, port), 200, "a scrape")
     after = appliance.stats()["heap_owner"]["heap:http"]

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "platform/units.h"
 #include "transport/sockets/stream_session_datapath.h"
 
 namespace bedplate {
@@ -21,6 +22,10 @@ struct PatienceLimits {
 
   bool are_any() const noexcept { return slow_ns_max > 0 || idle_ns_max > 0; }
 };
+
+// For services that people and monitors ask now and then.
+inline constexpr PatienceLimits kUsualPatience = {.slow_ns_max = 10 * kNsPerSecond,
+                                                  .idle_ns_max = 120 * kNsPerSecond};
 
 // kLate: a request is not complete in time. kSlow: the peer does not take its replies, or does not
 // end its handshake. kIdle: no request has come for too long.

@@ -1,20 +1,19 @@
 // The answers of an HTTP session, without a socket.
 #include "apps/http/http_session.h"
 
-#include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <sys/socket.h>
+
 #include "apps/counters/counter_alerts.h"
-#include "platform/assert.h"
+#include "apps/testing/session_peer.h"
+#include "platform/file.h"
 #include "platform/recent_lines.h"
 #include "platform/units.h"
-#include "tests/apps/connections/conversation.h"
 #include "tests/apps/counters/counters_file_fixture.h"
-#include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -29,18 +28,45 @@ void describe(CounterTable& table, Failing& counters) {
   table.gauge("failed", counters.failed, "drives", "Failed.").alert_from(1, "it has failed");
 }
 
+struct FakePeer final : StreamPeer {
+  int fd() const noexcept override { return number; }
+  bool is_certified() const noexcept override { return has_certificate; }
+
+  int number = -1;
+  bool has_certificate = false;
+};
+
+struct Site : HttpSite {
+  Site(HttpCounters& its_counters, EventLoop& its_loop) {
+    counters = &its_counters;
+    loop = &its_loop;
+  }
+};
+
 }  // namespace
 
 TEST_GROUP_BASE(HttpSession, test::CountersFileFixture) {
+  uint64_t clock_ns = 1000 * kNsPerSecond;
+  EventLoop loop;
+  const bool has_loop = loop.create({.test_clock_ns = &clock_ns}).ok();
   HttpCounters counters;
-  HttpSite site;
+  Site site{counters, loop};
   std::unique_ptr<HttpSession> session = std::make_unique<HttpSession>(site);
+  testing::SessionPeer client{*session};
 
-  // Returns all answers to `text`. Receives and sends at most `step` bytes at a time.
+  // Returns all answers to `text` on a new connection. Receives at most `step` bytes at a time.
   std::string said(const std::string& text, size_t step = SIZE_MAX) {
-    site.counters = &counters;
-    session->open(-1);
-    return test::said_to(*session, text, step);
+    CHECK(has_loop);
+    session->reset();
+    client.now_ns = loop.look_at_clock();
+    return client.say(text, step);
+  }
+  // Returns what comes when this much time has passed.
+  std::string after(uint64_t ns) {
+    clock_ns += ns;
+    loop.run_round();
+    client.now_ns = clock_ns;
+    return client.take();
   }
   std::string get(const std::string& path, const std::string& headers = "") {
     return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n";
@@ -172,14 +198,13 @@ TEST(HttpSession, TheLogIsText) {
   LONGS_EQUAL(1, count_of(page, "</pre>"));
 }
 
-// The certificate counts in its own connection, but not in the next one.
 TEST(HttpSession, ACertificateStandsForTheToken) {
+  FakePeer peer;
+  session->set_owner({.peer = &peer});
   site.token = "secret";
-  site.counters = &counters;
-  session->open(-1);
-  session->peer_is_certified();
-  STRNCMP_EQUAL("HTTP/1.1 200", test::said_to(*session, get("/healthz")).c_str(), 12);
   expect_status("401", get("/healthz"));
+  peer.has_certificate = true;
+  expect_status("200", get("/healthz"));
 }
 
 TEST(HttpSession, LongAnswersInChunksAreThoseWithout) {
@@ -222,39 +247,73 @@ TEST(HttpSession, EventsComeInRounds) {
     STRCMP_EQUAL("data:", text.substr(at, 5).c_str());
     metrics += text.substr(at + 5, text.find('\n', at) - at - 4);
   }
-  CHECK(session->is_waiting() && !session->is_over() && !session->is_in_request());
+  CHECK(session->is_waiting() && !session->is_over());
   LONGS_EQUAL(1, counters.listeners.read());
 
   HttpSession other(site);
-  other.open(-1);
-  STRNCMP_EQUAL("HTTP/1.1 503", test::said_to(other, ask).c_str(), 12);
-  const std::string plain = test::said_to(other, "GET /metrics HTTP/1.0\r\n\r\n");
+  testing::SessionPeer other_client(other);
+  STRNCMP_EQUAL("HTTP/1.1 503", other_client.say(ask).c_str(), 12);
+  const std::string plain = other_client.say("GET /metrics HTTP/1.0\r\n\r\n");
   STRCMP_EQUAL("", plain.c_str());  // the 503 was its last answer
-  other.open(-1);
-  const std::string asked = test::said_to(other, "GET /metrics HTTP/1.0\r\n\r\n");
+  other.reset();
+  const std::string asked = other_client.say("GET /metrics HTTP/1.0\r\n\r\n");
   STRCMP_EQUAL(without_age(asked.substr(asked.find("\r\n\r\n") + 4)).c_str(),
                without_age(metrics).c_str());
 
-  const auto round_at = [&](uint64_t now_ns) {
-    session->look(now_ns);
-    return test::said_to(*session, "");
-  };
-  STRCMP_EQUAL("", round_at(1).c_str());
-  STRCMP_EQUAL("", round_at(kNsPerSecond / 2).c_str());
-  STRCMP_CONTAINS("event:log\n\nevent:metrics\ndata:", round_at(kNsPerSecond).c_str());
+  STRCMP_EQUAL("", after(1).c_str());
+  STRCMP_EQUAL("", after(kNsPerSecond / 2).c_str());
+  STRCMP_CONTAINS("event:log\n\nevent:metrics\ndata:", after(kNsPerSecond / 2).c_str());
   remember("a new one");
-  STRCMP_CONTAINS("\nevent:log\ndata:a new one\n\n", round_at(2 * kNsPerSecond).c_str());
+  STRCMP_CONTAINS("\nevent:log\ndata:a new one\n\n", after(kNsPerSecond).c_str());
   // A client that receives nothing gets no further round.
-  session->look(3 * kNsPerSecond);
-  const std::string pending(session->output());
-  CHECK(!pending.empty() && !session->is_waiting());
-  session->look(9 * kNsPerSecond);
-  STRCMP_EQUAL(pending.c_str(), std::string(session->output()).c_str());
-  test::said_to(*session, "");
+  clock_ns += kNsPerSecond;
+  loop.run_round();
+  CHECK(!session->replies().empty() && !session->is_waiting());
+  clock_ns += 6 * kNsPerSecond;
+  loop.run_round();
+  CHECK_FALSE(session->is_waiting());
+  session->sent(clock_ns);
+  client.take();
+  CHECK(session->is_waiting());
   site.is_ready = false;
-  round_at(9 * kNsPerSecond);
+  STRCMP_EQUAL("", after(kNsPerSecond / 2).c_str());
   CHECK(session->is_over() && !session->is_waiting());
   LONGS_EQUAL(0, counters.listeners.read());
+  LONGS_EQUAL(0, counters.clients.connections_timed_out.read());
+}
+
+// A client of HTTP 1.1 gets the end of its answer.
+TEST(HttpSession, EventsEndInADrain) {
+  test::Running running(directory, "a");
+  site.view = running.file.view();
+  site.is_ready = true;
+  site.listeners_max = 1;
+  CHECK(said(get("/events")).ends_with("\r\n"));
+  site.is_ready = false;
+  STRCMP_EQUAL("0\r\n\r\n", after(kNsPerSecond / 2).c_str());
+  CHECK(session->is_over() && session->is_valid());
+}
+
+// It has not acknowledged the last round.
+TEST(HttpSession, AListenerThatHearsNothingIsDropped) {
+  int fds[2];
+  LONGS_EQUAL(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
+  const Fd near(fds[0]), far(fds[1]);
+  FakePeer peer;
+  peer.number = near.number();
+  session->set_owner({.peer = &peer});
+  test::Running running(directory, "a");
+  site.view = running.file.view();
+  site.is_ready = true;
+  site.listeners_max = 1;
+  said("GET /events HTTP/1.0\r\n\r\n");
+  LONGS_EQUAL(1, send(near.number(), "x", 1, MSG_NOSIGNAL));
+  for (int i = 0; i < 19; ++i) STRCMP_EQUAL("", after(kNsPerSecond / 2).c_str());
+  LONGS_EQUAL(1, counters.listeners.read());
+  after(kNsPerSecond / 2);
+  CHECK(session->is_over());
+  LONGS_EQUAL(0, counters.listeners.read());
+  LONGS_EQUAL(1, counters.clients.connections_timed_out.read());
 }
 
 TEST(HttpSession, WhatEndsMakesRoomForAnotherListener) {
@@ -264,7 +323,8 @@ TEST(HttpSession, WhatEndsMakesRoomForAnotherListener) {
   site.listeners_max = 1;
   for (int i = 0; i < 3; ++i) {
     expect_status("200", get("/events"));
-    session->closed();
+    session->leave();
+    CHECK_FALSE(session->is_waiting());
   }
   LONGS_EQUAL(0, counters.listeners.read());
   CHECK(said("HEAD /events HTTP/1.1\r\nHost: a\r\n\r\n").ends_with("\r\n\r\n"));
@@ -288,19 +348,18 @@ TEST(HttpSession, NothingIsReadAfterARefusal) {
   STRCMP_CONTAINS("HTTP/1.1 400 Bad Request\r\n", answers.c_str());
   STRCMP_CONTAINS("Connection: close\r\n", answers.c_str());
   CHECK(session->is_over());
-  LONGS_EQUAL(0, session->room().size());
+  LONGS_EQUAL(0, session->input().piece_count);
 }
 
 TEST(HttpSession, WhatDoesNotFitIsRefused) {
   expect_status("414", "GET /" + std::string(9000, 'x'));
   expect_status("431", get("/", "X: " + std::string(9000, 'x') + "\r\n"));
   expect_status("413", get("/", "Content-Length: 1\r\n"));
-  session->open(-1);
-  std::memcpy(session->room().data(), "GET", 3);
-  session->received(3);
-  CHECK(session->is_in_request());
-  session->time_out();
-  STRNCMP_EQUAL("HTTP/1.1 408", session->output().data(), 12);
+  STRCMP_EQUAL("", said("GET").c_str());
+  CHECK(session->progress().has_begun);
+  session->late();
+  STRNCMP_EQUAL("HTTP/1.1 408", client.take().c_str(), 12);
+  CHECK(session->is_over());
 }
 
 TEST(HttpSession, TokenAndHost) {
@@ -316,16 +375,3 @@ TEST(HttpSession, TokenAndHost) {
   site.host = "box.example";
   expect_status("200", other);
 }
-
-#if BP_DEBUG
-TEST(HttpSession, OnlyARequestThatHasBegunIsLate) {
-  said("");
-  CHECK(session->is_valid());
-  BP_CHECK_DIES("is_in_request()", session->time_out());
-}
-
-TEST(HttpSession, WhatIsTakenHasRoom) {
-  said("");
-  BP_CHECK_DIES("bytes <= room().size()", session->received(session->room().size() + 1));
-}
-#endif

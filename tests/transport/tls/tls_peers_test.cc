@@ -47,6 +47,31 @@ TEST(TlsPeers, CertificatesThatAreNotTaken) {
   }
 }
 
+// A client may do without one, but a wrong one is refused.
+TEST(TlsPeers, ACertificateThatIsNotNeeded) {
+  const TestCertificate expired{"old", {.issuer = &authority, .until = "20210203000000Z"}};
+  const TestCertificate foreign{"client", {.issuer = &stranger}};
+  TlsFiles files = with_authorities();
+  files.takes_clients_without = true;
+  load(files);
+  for (const int version : {TLS1_2_VERSION, TLS1_3_VERSION}) {
+    for (const TestCertificate* shown : std::initializer_list<const TestCertificate*>{
+             &client_certificate, &expired, &foreign, nullptr}) {
+      new_client(version);
+      if (shown != nullptr) client->show(*shown);
+      client->start();
+      begin();
+      if (shown == &expired || shown == &foreign) {
+        fails_with(TlsFailure::kCredentials);
+      } else {
+        CHECK(shake_hands() == Outcome::kDone);
+        CHECK_EQUAL(shown != nullptr, session.has_certificate());
+      }
+      session.end();
+    }
+  }
+}
+
 // Each connection makes a full handshake: nothing of earlier ones is kept, here or in a ticket.
 TEST(TlsPeers, NoSessionIsTakenUpAgain) {
   load(certificates());

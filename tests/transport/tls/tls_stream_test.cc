@@ -156,6 +156,36 @@ class TlsStreamBodies : public SocketsFixture {
     CHECK(heap_owner_use(credentials.owner()).name == OwnerName("heap:tls"));
   }
 
+  // A client that shows no certificate; and the state of the handshake, from its first byte on.
+  void handshake_and_certificate() {
+    begin();
+    std::byte memory[16];
+    CHECK_FALSE(stream->is_in_handshake());
+    client->handshake();
+    const std::string hello = std::exchange(client->sent, "");
+    client->sent = hello.substr(0, 5);
+    receive_by_tls(memory, sizeof memory);
+    CHECK(run([&] { return stream->is_in_handshake(); }));
+    client->sent += hello.substr(5);
+    CHECK(run([&] { return client->handshake() == 0; }));
+    CHECK(run([&] { return tls_counters.handshakes.read() == 1; }));
+    CHECK_FALSE(stream->is_in_handshake() || stream->is_certified());
+  }
+
+  // Its user gives up a client in the middle of the handshake, once; the counter has it.
+  void given_up_in_the_handshake() {
+    begin();
+    std::byte memory[16];
+    client->handshake();
+    client->sent.resize(5);
+    receive_by_tls(memory, sizeof memory);
+    CHECK(run([&] { return stream->is_in_handshake(); }));
+    stream->abort();
+    stream->abort();
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    CHECK_EQUAL(1, tls_counters.failed_gone.read());
+  }
+
   // Bytes that no receive takes wait in the client.
   void back_pressure() {
     begin();
@@ -432,6 +462,8 @@ class TlsStreamBodies : public SocketsFixture {
 
 BP_GROUPS_OF_BOTH_BACKENDS(TlsStream, TlsStreamBodies);
 BP_BOTH_BACKENDS(TlsStream, MovesBytesInBothDirections, both_directions())
+BP_BOTH_BACKENDS(TlsStream, KnowsItsHandshake, handshake_and_certificate())
+BP_BOTH_BACKENDS(TlsStream, CountsAClientThatIsGivenUpInTheHandshake, given_up_in_the_handshake())
 BP_BOTH_BACKENDS(TlsStream, LeavesWithThePeerWhatIsNotWanted, back_pressure())
 BP_BOTH_BACKENDS(TlsStream, SaysThatThePeerHasEnded, end_of_the_peer())
 BP_BOTH_BACKENDS(TlsStream, SaysItsOwnEnd, own_end())
