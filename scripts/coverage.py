@@ -49,7 +49,7 @@ LAYERS = (
     "transport/shm", "transport/single_copy", "transport/udp", "transport/uring",
     "transport/epoll", "transport/tls", "transport/vfio", "transport/nvme", "transport/dpdk",
     "transport/verbs", "apps/boot", "apps/configuration", "apps/counters", "apps/services",
-    "apps/connections", "apps/peers", "apps/c_interface", "apps/tls", "apps/init", "apps/program",
+    "apps/peers", "apps/c_interface", "apps/tls", "apps/init", "apps/program",
     "apps/perf", "apps/blockd", "apps/kvd", "apps/tsrelay", "apps/http", "apps/control", "apps/ports",
     "apps/testing",
 )
@@ -58,7 +58,7 @@ NEEDS_GUEST = ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf
 NEEDS_MORE_THAN_UNIT = {
     "a release's unit tests": ("pinned_pool", "alloc", "apps/init"),
     "the system's tests": ("apps/boot", "apps/configuration", "apps/counters", "apps/services",
-                           "apps/connections", "apps/peers", "apps/c_interface", "apps/tls",
+                           "apps/peers", "apps/c_interface", "apps/tls",
                            "apps/program", "apps/perf", "apps/blockd", "apps/kvd",
                            "apps/tsrelay", "apps/http", "apps/control", "apps/ports"),
     "the guest's tests": ("transport/verbs", "transport/vfio", "transport/nvme", "apps/perf"),

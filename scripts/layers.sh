@@ -48,9 +48,9 @@ complain "the runtime names a service" "$(grep -rniE '\b(blockd|nbd|kvd|memcache
   grep -vE '^apps/(blockd|kvd|tsrelay|bedplate)/|^apps/examples/(kvget|ts[a-z_]*|test_picture)\.' || true)"
 complain "a part of apps/ includes a part above it" "$(
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|program|init|perf)/' \
-    apps/configuration apps/counters apps/services apps/connections apps/boot apps/peers apps/tls
+    apps/configuration apps/counters apps/services apps/boot apps/peers apps/tls
   grep -rnE '#include "apps/(boot|peers|tls|ports|c_interface)/' \
-    apps/configuration apps/counters apps/services apps/connections
+    apps/configuration apps/counters apps/services
   grep -rnE '#include "apps/(peers|tls|ports|c_interface)/' apps/boot
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|http|control|bedplate|init|perf)/' apps/c_interface
   grep -rnE '#include "apps/(blockd|kvd|tsrelay|bedplate|program|perf)/' apps/init

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <string>
 
-#include "apps/connections/standing_line.h"
 #include "platform/counter.h"
 #include "platform/file.h"
 #include "platform/log_limit.h"
 #include "platform/result.h"
 #include "platform/serial_line.h"
+#include "transport/sockets/standing_line.h"
 
 namespace bedplate {
 
@@ -22,8 +22,7 @@ class ControlLine final : public StandingLine {
 
   // Opens the line for the first time. Errors: those of open_serial_line. Threads: the main thread.
   Result<void> begin(std::string path, uint32_t baud);
-  // Sets the counter of losses, which lost() needs. Requires: the connections' thread is not
-  // created yet.
+  // Sets the counter of losses, which lost() needs. Before the line is served.
   void count_in(Counter* losses) noexcept { losses_ = losses; }
 
   Fd open() noexcept override;

@@ -22,6 +22,11 @@ namespace {
 // each size class of a thread its own pages.
 constexpr uint64_t kLineHeapBytes = 512 * kKiB;
 constexpr uint64_t kTextHeapBytes = 2 * kMiB;
+// Connections beside those of max_connections: clients that are refused, that replace an idle one,
+// and one that was just accepted.
+constexpr uint32_t kOtherConnections = RefusedClients::kCountMax + StreamServer::kSuccessorsMax + 1;
+// A line begins with an empty line: the last text on it may be incomplete.
+constexpr std::string_view kFirstOfLine = "\n";
 constexpr std::string_view kTooManyAskers =
     "there are too many connections: raise max_connections in [control], or close one";
 
@@ -73,14 +78,20 @@ Result<void> ControlService::plan(ServicePlan& plan) {
   plan.listen("group", {address}, {},
               {.access = {.is_restricted = true, .group = settings_.group}});
   plan.counters<ControlCounters>("control");
-  plan.threads(1);
-  plan.descriptors(settings_.max_connections + ConnectionThread::kDescriptorCount + 1,
-                   "max_connections");
-  if (!settings_.serial.empty()) plan.descriptors(1, nullptr);
-  plan.heap(session_count() * (ConnectionThread::bytes_each() + sizeof(ControlSession)) +
-            kTextHeapBytes);
+  const uint32_t count = settings_.max_connections;
+  plan.socket_thread(count + kOtherConnections, "max_connections");
+  plan.descriptors(1, nullptr);  // the counters file
+  plan.heap(StreamServer::bytes_for<ControlSession>(count) + kTextHeapBytes);
+  if (!settings_.serial.empty()) {
+    plan.descriptors(1, nullptr);
+    plan.heap(line_session_count(plan.configuration()) * sizeof(ControlSession));
+  }
   plan.kept_heap(OwnerName("heap", name()), kLineHeapBytes, 1);
   return {};
+}
+
+uint64_t ControlService::line_session_count(const Configuration& configuration) noexcept {
+  return configuration.shards.size() + 1;
 }
 
 void ControlService::preflight(std::vector<Error>* problems) {
@@ -123,25 +134,56 @@ Result<void> ControlService::create(ServiceContext& context) {
   site_.methods = &methods_;
   site_.counters = counters;
   site_.owner = owner;
-  site_.wake = [](void* thread) noexcept { static_cast<ConnectionThread*>(thread)->wake(); };
-  site_.wake_context = &thread_;
-  line_.count_in(&site_.counters->line_losses);
-  std::vector<ConnectionSession*> sessions;
-  for (uint32_t i = 0; i < session_count(); ++i) {
-    sessions.push_back(sessions_.emplace_back(std::make_unique<ControlSession>(site_)).get());
-    site_.sessions.push_back(sessions_.back().get());
-  }
+  site_.own_loop = &thread_.loop();
+  line_.count_in(&counters->line_losses);
   for (uint32_t i = 0; i < context.shard_count(); ++i) {
     site_.shards.push_back({&context.loop(i), configuration.shards[i].name});
   }
   BP_TRY(add_all_methods(configuration.services, &runtime_, &methods_));
-  return thread_.create({.name = name(),
-                         .counters = &site_.counters->connections,
-                         .too_many = &ControlService::too_many,
-                         .refusal = &ControlService::refusal,
-                         .context = this,
-                         .line = settings_.serial.empty() ? nullptr : &line_},
-                        listening, sessions);
+  BP_TRY(thread_.create(
+      {.name = name(),
+       .socket_count_max = settings_.max_connections + kOtherConnections,
+       .watch_count_max = 1,
+       .begin = [](void* self) noexcept { static_cast<ControlService*>(self)->begin(); },
+       .end = [](void* self) noexcept { static_cast<ControlService*>(self)->end(); },
+       .context = this}));
+  const uint64_t bytes = StreamServer::bytes_for<ControlSession>(settings_.max_connections);
+  memory_ = std::make_unique_for_overwrite<CacheLine[]>(bytes / sizeof(CacheLine));
+  server_.create<ControlSession>({.name = name(),
+                                  .loop = &thread_.loop(),
+                                  .sockets = &thread_.sockets(),
+                                  .counters = &counters->clients,
+                                  .refusals = {.refusal = &ControlService::refusal,
+                                               .too_many = &ControlService::too_many,
+                                               .context = this},
+                                  .patience = kUsualPatience,
+                                  .replaces_idle = true},
+                                 {memory_[0].bytes, bytes}, site_);
+  for (const Fd& socket : listening) server_.add_listener(socket.number());
+  if (settings_.serial.empty()) return {};
+  for (uint64_t i = 0; i < line_session_count(configuration); ++i) {
+    line_sessions_.push_back(std::make_unique<ControlSession>(site_, ControlSession::Kind::kLine));
+    line_session_list_.push_back(line_sessions_.back().get());
+  }
+  line_server_.create({.loop = &thread_.loop(),
+                       .sockets = &thread_.sockets(),
+                       .line = &line_,
+                       .greeting = kFirstOfLine,
+                       .slow_ns_max = kUsualPatience.slow_ns_max,
+                       .sent_bytes = &counters->clients.sent_bytes,
+                       .timed_out = &counters->clients.connections_timed_out},
+                      line_session_list_);
+  return {};
+}
+
+void ControlService::begin() noexcept {
+  server_.start();
+  if (!settings_.serial.empty()) line_server_.start();
+}
+
+void ControlService::end() noexcept {
+  line_server_.end();
+  server_.end();
 }
 
 Result<void> ControlService::sealed() {
@@ -177,7 +219,10 @@ std::string_view ControlService::too_many(void* self, std::span<char> room) noex
   const ControlSite& site = static_cast<ControlService*>(self)->site_;
   const EventLoop* stuck = nullptr;
   uint64_t late_count = 0;
+  uint64_t connection_count = 0;
   for (const ControlSession* session : site.sessions) {
+    if (session->is_line()) continue;
+    ++connection_count;
     const EventLoop* const late = session->late_loop();
     if (late == nullptr) continue;
     stuck = late;
@@ -186,7 +231,7 @@ std::string_view ControlService::too_many(void* self, std::span<char> room) noex
   if (stuck == nullptr) return unasked(ControlFault::kRefused, kTooManyAskers, room);
   char text[256];
   TextWriter message(text);
-  message.number(late_count).text(" of ").number(site.sessions.size());
+  message.number(late_count).text(" of ").number(connection_count);
   message.text(" connections wait for stuck shards, and keep their slots: see ");
   message.text("`").text(product().name);
   message.text(" top`, and find what blocks the shard ").text(site.name_of(*stuck));

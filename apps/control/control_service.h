@@ -1,9 +1,9 @@
 // [control]: answers requests while the appliance runs, over a Unix socket next to its other files
 // (docs/control.md), and over a serial line. Each program has this service.
 //
-// It runs on a thread of its own, besides the shards. It costs a shard time only for the parts of
-// methods that run there. It knows no service by name: services add their methods themselves
-// (Service::methods).
+// It runs on a loop and a thread of its own, besides the shards. It costs a shard time only for the
+// parts of methods that run there. It knows no service by name: services add their methods
+// themselves (Service::methods).
 #pragma once
 
 #include <memory>
@@ -12,12 +12,15 @@
 #include <string>
 #include <vector>
 
-#include "apps/connections/connection_thread.h"
 #include "apps/control/control_line.h"
 #include "apps/control/control_session.h"
 #include "apps/control/control_settings.h"
 #include "apps/control/runtime_methods.h"
 #include "apps/services/service.h"
+#include "platform/cache_line.h"
+#include "transport/sockets/line_server.h"
+#include "transport/sockets/socket_thread.h"
+#include "transport/sockets/stream_server.h"
 
 namespace bedplate {
 
@@ -46,10 +49,11 @@ class ControlService final : public Service {
 
  private:
   bool is_allowed(int fd, uint32_t* user) const noexcept;
-  // The number of all sessions: one for each connection, and one for the line.
-  uint32_t session_count() const noexcept {
-    return settings_.max_connections + (settings_.serial.empty() ? 0 : 1);
-  }
+  // A stuck shard keeps one session of the line until it takes its call. So with one more than
+  // there are shards the line always answers.
+  static uint64_t line_session_count(const Configuration& configuration) noexcept;
+  void begin() noexcept;
+  void end() noexcept;
   static std::string_view refusal(void* self, int fd, std::span<char> room) noexcept;
   static std::string_view too_many(void* self, std::span<char> room) noexcept;
 
@@ -62,9 +66,13 @@ class ControlService final : public Service {
   ControlMethods methods_;
   RuntimeMethods runtime_;
   ControlSite site_;
-  std::vector<std::unique_ptr<ControlSession>> sessions_;
   ControlLine line_;
-  ConnectionThread thread_;
+  std::vector<std::unique_ptr<ControlSession>> line_sessions_;
+  std::vector<StreamSession*> line_session_list_;  // the same
+  LineServer line_server_;
+  std::unique_ptr<CacheLine[]> memory_;  // of the server's connections
+  StreamServer server_;
+  SocketThread thread_;
 };
 
 // The path of the socket of the appliance `name`, in its runtime directory.

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "platform/assert.h"
-#include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/product.h"
 #include "platform/text_words.h"
@@ -14,8 +14,6 @@
 
 namespace bedplate {
 namespace {
-
-constexpr std::string_view kFirstOfLine = "\n";
 
 bool is_within(std::string_view part, std::span<const char> all) noexcept {
   return part.data() >= all.data() && part.data() + part.size() <= all.data() + all.size();
@@ -54,7 +52,7 @@ void describe(CounterTable& table, ControlCounters& counters) {
       .alert_as_it_grows(
           "the serial line was lost {line_losses} times so far: check the cable, and the other "
           "end");
-  describe(table, counters.connections);
+  describe(table, counters.clients);
 }
 
 bool ControlSite::is_stuck(const EventLoop& loop) const noexcept {
@@ -68,105 +66,85 @@ std::string_view ControlSite::name_of(const EventLoop& loop) const noexcept {
   return named == shards.end() ? "(not in [[shard]])" : std::string_view(named->name);
 }
 
+ControlSession::ControlSession(ControlSite& site, Kind kind)
+    : StreamSession(in_, said_), site_(&site), kind_(kind) {
+  site.own_loop->own_timers().reserve_more(1);
+  site.sessions.push_back(this);
+}
+
 bool ControlSession::is_valid() const noexcept {
-  if (received_ > sizeof in_ || value_count_ > kControlParametersMax) return false;
-  const bool is_output_known = output_.empty() || is_within(output_, out_) ||
-                               is_within(output_, complaint_) || is_within(output_, kFirstOfLine);
-  if (!is_output_known || (is_skipping_ && !is_line_) || !is_waiting_valid()) return false;
-  if (goes_on_ && (output_.empty() || !has_begun_ || method_ == nullptr || !request_.has_id)) {
+  if (!StreamSession::is_valid() || value_count_ > kControlParametersMax) return false;
+  if (!output_.empty() && !is_within(output_, out_) && !is_within(output_, complaint_)) {
     return false;
   }
-  if (is_last_ || is_waiting_ || !output_.empty()) return true;
-  return received_ < sizeof in_ &&
-         std::string_view(in_, received_).find('\n') == std::string_view::npos;
-}
-
-// The loop may give the call back at any moment.
-bool ControlSession::is_waiting_valid() const noexcept {
-  const bool is_asked = at_loop_.load(std::memory_order_acquire) != AtLoop::kNot;
-  if (is_asked && loop_ == nullptr) return false;
-  if (is_waiting_) return is_asked && output_.empty() && !goes_on_;
-  return !is_asked || is_last_;
-}
-
-void ControlSession::open(int /*fd*/) noexcept {
-  BP_ASSERT(!is_held());
-  at_loop_.store(AtLoop::kNot, std::memory_order_relaxed);
-  is_line_ = is_skipping_ = is_last_ = is_waiting_ = goes_on_ = has_begun_ = false;
-  received_ = 0;
-  output_ = {};
-  BP_DCHECK_SLOW(is_valid());
-}
-
-void ControlSession::begin_line() noexcept {
-  BP_KEEPS_VALID(*this);
-  BP_DCHECK(!is_line_ && received_ == 0 && output_.empty());
-  is_line_ = true;
-  output_ = kFirstOfLine;
-}
-
-std::span<char> ControlSession::room() noexcept {
-  if (is_last_ || is_waiting_ || !output_.empty()) return {};
-  return {in_ + received_, sizeof in_ - received_};
-}
-
-void ControlSession::received(size_t bytes) noexcept {
-  BP_KEEPS_VALID(*this);
-  BP_ASSERT(bytes <= room().size());
-  received_ += bytes;
-  go_on();
-}
-
-void ControlSession::sent(size_t bytes) noexcept {
-  BP_KEEPS_VALID(*this);
-  BP_ASSERT(bytes <= output_.size());
-  output_.remove_prefix(bytes);
-  if (!output_.empty()) return;
-  if (goes_on_) {
-    call();
-  } else {
-    go_on();
+  if (is_asked_ &&
+      (loop_ == nullptr || (!has_left() && is_there_ && is_waiting() && !timer_.is_armed()))) {
+    return false;
   }
+  if ((is_late_ && !is_there_) || (is_skipping_ && !is_line())) return false;
+  return !goes_on_ || (has_begun_ && method_ != nullptr && request_.has_id);
 }
 
-void ControlSession::time_out() noexcept {
-  BP_KEEPS_VALID(*this);
-  BP_DCHECK(is_in_request());
+StreamStep ControlSession::work(uint64_t /*now_ns*/) noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  if (is_sending_) return StreamStep::kStarved;
+  if (is_asked_) {
+    end_asking();
+  } else if (goes_on_) {
+    call();
+  } else if (!answer_next()) {
+    return StreamStep::kStarved;
+  }
+  send_output();
+  return is_asked_ ? StreamStep::kWaits : StreamStep::kTaken;
+}
+
+void ControlSession::send_output() noexcept {
+  if (output_.empty()) return;
+  is_sending_ = true;
+  lend(std::exchange(output_, {}), this);
+}
+
+void ControlSession::late() noexcept {
   refuse_beginning("the line did not end in 10 s");
+  send_output();
 }
 
-// Refuses a line that is too long.
+// Waits for a call that is still at a loop.
+void ControlSession::left() noexcept {
+  goes_on_ = has_begun_ = is_skipping_ = false;
+  if (is_there_ && !is_waiting()) wait();
+}
+
+// Refuses a line that is too long, or does not end.
 void ControlSession::refuse_beginning(std::string_view what) noexcept {
-  BP_DCHECK(output_.empty() && !is_waiting_);
+  BP_DCHECK(output_.empty() && !is_asked_);
   site_->counters->requests.add(1);
   request_.id = "null";
   has_begun_ = false;
-  is_last_ = !is_line_;
-  is_skipping_ = is_line_;
-  received_ = 0;
+  take(arrived().size());
+  is_line() ? (void)(is_skipping_ = true) : end();
   complain(ControlFault::kNoRequest, what);
 }
 
-// Answers complete lines, until there is output to send or a call to wait for.
-void ControlSession::go_on() noexcept {
-  while (!is_last_ && !is_waiting_ && output_.empty() && received_ > 0) {
-    const std::string_view all(in_, received_);
-    const size_t end = all.find('\n');
-    if (end == all.npos) {
-      if (is_skipping_) received_ = 0;
-      if (received_ < sizeof in_) return;
-      refuse_beginning("a line must be shorter than 8192 bytes");
-      return;
-    }
-    if (!is_skipping_) answer(all.substr(0, end));
-    is_skipping_ = false;
-    received_ -= end + 1;
-    std::memmove(in_, in_ + end + 1, received_);
+// Answers the next line. Returns false if it is not complete.
+bool ControlSession::answer_next() noexcept {
+  const std::string_view all = arrived();
+  const size_t end = all.find('\n');
+  if (end == all.npos) {
+    if (is_skipping_) take(all.size());
+    if (!is_input_full()) return false;
+    refuse_beginning("a line must be shorter than 8192 bytes");
+    return true;
   }
+  if (!is_skipping_) answer(all.substr(0, end));
+  is_skipping_ = false;
+  take(end + 1);
+  return true;
 }
 
 void ControlSession::answer(std::string_view line) noexcept {
-  BP_DCHECK(!goes_on_ && !is_held());
+  BP_DCHECK(!goes_on_ && !is_there_);
   if (line.find_first_not_of(" \t\r") == line.npos) return;
   site_->counters->requests.add(1);
   {
@@ -174,7 +152,7 @@ void ControlSession::answer(std::string_view line) noexcept {
     read_control_request(line, &request_);
   }
   has_begun_ = false;
-  if (is_line_ && request_.is_answer) {
+  if (is_line() && request_.is_answer) {
     site_->counters->refused.add(1);
     return;
   }
@@ -242,8 +220,8 @@ bool ControlSession::take_parameter(const ControlParameter& known,
 // Calls the method for the next part of its answer.
 void ControlSession::call() noexcept {
   // No loop uses the output and the request now.
-  BP_DCHECK(output_.empty() && !is_waiting_);
-  BP_ASSERT(at_loop_.load(std::memory_order_relaxed) == AtLoop::kNot);
+  BP_DCHECK(output_.empty() && !is_sending_);
+  BP_ASSERT(!is_there_ && !is_asked_);
   goes_on_ = has_more_ = is_refused_ = false;
   loop_ = nullptr;
   begin_result();
@@ -255,43 +233,50 @@ void ControlSession::call() noexcept {
   }
   BP_DCHECK(next_ != nullptr);
   if (site_->is_stuck(*loop_)) return refuse_for_stuck();
-  is_waiting_ = true;
-  deadline_ns_ = monotonic_ns() + kPatienceNs;
-  at_loop_.store(AtLoop::kThere, std::memory_order_release);
+  is_asked_ = is_there_ = true;
+  EventLoop& own = *site_->own_loop;
+  own.own_timers().arm(timer_, own.look_at_clock() + kPatienceNs);
   const bool is_new = loop_->submit(loop_call_);
-  BP_ASSERT(is_new);  // submitted once for each kThere
+  BP_ASSERT(is_new);  // submitted once for each is_there_
 }
 
-// Threads: the loop's. After the store it does not touch the session.
+// Threads: the loop's. After the last line it does not touch the session.
 void ControlSession::at_loop(void* session) noexcept {
   auto& self = *static_cast<ControlSession*>(session);
-  BP_DCHECK(self.is_held() && self.loop_->is_own_thread());
-  const auto wake = self.site_->wake;
-  void* const context = self.site_->wake_context;
+  BP_DCHECK(self.loop_->is_own_thread());
   self.next_(self.next_context_, self);
-  self.at_loop_.store(AtLoop::kBack, std::memory_order_release);
-  wake(context);
+  self.site_->own_loop->submit(self.back_call_);
 }
 
-void ControlSession::look(uint64_t now_ns) noexcept {
-  if (!is_waiting_) return;
-  BP_KEEPS_VALID(*this);
-  if (!is_held()) {
-    is_waiting_ = false;
-    at_loop_.store(AtLoop::kNot, std::memory_order_relaxed);
-    called();
-    go_on();
-  } else if (now_ns >= deadline_ns_) {
-    is_waiting_ = false;
-    give_up();
-  }
+// The call has returned.
+void ControlSession::back() noexcept {
+  BP_ASSERT(is_there_);
+  is_there_ = is_late_ = false;
+  site_->own_loop->own_timers().cancel(timer_);
+  if (has_left()) is_asked_ = false;
+  if (is_waiting()) resume(site_->own_loop->now_ns());
+}
+
+// It has not returned in time.
+void ControlSession::expired() noexcept {
+  BP_DCHECK(is_asked_ && is_there_);
+  if (!has_left()) return resume(site_->own_loop->now_ns());
+  is_late_ = true;  // its client does not hear of it
+  site_->counters->stuck.add(1);
+  site_->counters->refused.add(1);
+}
+
+void ControlSession::end_asking() noexcept {
+  is_asked_ = false;
+  is_there_ ? give_up() : called();
 }
 
 // Ends the connection: the call may still run, and the client must send nothing else before it
 // ends.
 void ControlSession::give_up() noexcept {
   site_->counters->stuck.add(1);
-  is_last_ = true;
+  is_late_ = true;
+  end();
   if (must_break_off()) return break_off();
   char text[256];
   TextWriter writer(text);
@@ -315,13 +300,13 @@ void ControlSession::refuse_for_stuck() noexcept {
 
 // Aborts an answer that is partly sent.
 void ControlSession::break_off() noexcept {
-  is_last_ = true;
+  end();
   site_->counters->refused.add(1);
 }
 
 // Called when the method has returned, with a part of the answer or all of it.
 void ControlSession::called() noexcept {
-  BP_DCHECK(!is_waiting_ && output_.empty() && method_ != nullptr);
+  BP_DCHECK(!is_asked_ && output_.empty() && method_ != nullptr);
   const bool is_full = result_.is_full() || result_.bytes() > sizeof out_ - kEndBytes;
   const bool is_good = !is_refused_ && !is_full;
   goes_on_ = is_good && has_more_ && request_.has_id;
@@ -368,7 +353,7 @@ void ControlSession::say_error(ControlFault fault, const Error* error, std::stri
   BP_DCHECK(output_.empty() && fault != ControlFault::kNone);
   site_->counters->refused.add(1);
   const bool must_say = request_.has_id || fault == ControlFault::kNoJson ||
-                        fault == ControlFault::kNoRequest || is_last_;
+                        fault == ControlFault::kNoRequest || fault == ControlFault::kStuck;
   if (!must_say) return;
   char message[sizeof(Error) + 8];
   TextWriter writer(message);

@@ -123,7 +123,7 @@ Result<void> HttpService::create(ServiceContext& context) {
        .begin = [](void* self) noexcept { static_cast<HttpService*>(self)->server_.start(); },
        .end = [](void* self) noexcept { static_cast<HttpService*>(self)->server_.end(); },
        .context = this}));
-  site_.loop = &thread_.loop();
+  site_.own_loop = &thread_.loop();
   if (tls_ != nullptr) BP_TRY(secure(context));
   const uint64_t bytes = StreamServer::bytes_for<HttpSession>(settings_.max_connections);
   memory_ = std::make_unique_for_overwrite<CacheLine[]>(bytes / sizeof(CacheLine));

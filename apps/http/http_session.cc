@@ -87,7 +87,7 @@ void describe(CounterTable& table, HttpCounters& counters) {
 }
 
 HttpSession::HttpSession(const HttpSite& site) noexcept : StreamSession(in_, said_), site_(&site) {
-  site.loop->own_timers().reserve_more(1);
+  site.own_loop->own_timers().reserve_more(1);
 }
 
 bool HttpSession::is_valid() const noexcept {
@@ -110,11 +110,11 @@ void HttpSession::late() noexcept {
 }
 
 void HttpSession::left() noexcept {
-  site_->loop->own_timers().cancel(timer_);
+  site_->own_loop->own_timers().cancel(timer_);
   end_listening();
   making_ = {};
   is_last_ = is_chunked_ = false;
-  if (is_waiting()) resume(site_->loop->now_ns());
+  if (is_waiting()) resume(site_->own_loop->now_ns());
 }
 
 void HttpSession::end_listening() noexcept {
@@ -265,14 +265,14 @@ bool HttpSession::has_heard() const noexcept {
 void HttpSession::wait_for_round(uint64_t now_ns) noexcept {
   if (next_round_ns_ == 0) next_round_ns_ = now_ns + kRoundNs;
   heard_ns_ = now_ns;
-  site_->loop->own_timers().arm(timer_, std::min(next_round_ns_, now_ns + kLookNs));
+  site_->own_loop->own_timers().arm(timer_, std::min(next_round_ns_, now_ns + kLookNs));
 }
 
 // Begins the next round if it is due. Ends the events if the client is slow, or the appliance
 // drains.
 void HttpSession::look() noexcept {
   BP_DCHECK(is_listening() && is_waiting());
-  const uint64_t now_ns = site_->loop->now_ns();
+  const uint64_t now_ns = site_->own_loop->now_ns();
   if (has_heard()) heard_ns_ = now_ns;
   const bool is_slow = now_ns - heard_ns_ >= kSlowNs;
   if (is_slow) site_->counters->clients.connections_timed_out.add(1);
@@ -284,8 +284,8 @@ void HttpSession::look() noexcept {
   if (now_ns < next_round_ns_ || heard_ns_ != now_ns) {
     const uint64_t look_ns = now_ns + kLookNs;
     const bool is_due = now_ns >= next_round_ns_;
-    return site_->loop->own_timers().arm(timer_,
-                                         is_due ? look_ns : std::min(next_round_ns_, look_ns));
+    return site_->own_loop->own_timers().arm(timer_,
+                                             is_due ? look_ns : std::min(next_round_ns_, look_ns));
   }
   next_round_ns_ = now_ns + kRoundNs;
   std::get_if<EventText>(&making_)->begin_round();

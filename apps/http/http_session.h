@@ -28,7 +28,7 @@
 #include "apps/http/status_page.h"
 #include "platform/counter_table.h"
 #include "transport/loop/event_loop.h"
-#include "transport/sockets/stream_server.h"
+#include "transport/sockets/stream_server_counters.h"
 #include "transport/sockets/stream_session_datapath.h"
 
 namespace bedplate {
@@ -50,7 +50,7 @@ struct HttpSite {
   std::atomic<bool> is_ready{false};
   uint32_t listeners_max = 0;  // the most clients with events at once
   HttpCounters* counters = nullptr;
-  EventLoop* loop = nullptr;  // that of the connections
+  EventLoop* own_loop = nullptr;  // that of the connections
 };
 
 class HttpSession final : public StreamSession {

@@ -24,10 +24,11 @@
 #include "apps/services/service_drains.h"
 #include "apps/services/tls_part.h"
 #include "apps/testing/message_group.h"
+#include "apps/testing/session_peer.h"
 #include "apps/testing/test_pool.h"
 #include "apps/testing/test_shard.h"
-#include "platform/clock.h"
 #include "platform/name_lock.h"
+#include "platform/units.h"
 #include "transport/sockets/socket_address.h"
 #include "transport/vfio/vfio_pool.h"
 
@@ -403,33 +404,17 @@ std::string TestAppliance::call(std::string_view method, std::string_view parame
   ControlSite site;
   site.methods = &methods;
   site.counters = &counters;
-  site.wake = [](void*) noexcept {};  // this function looks by itself
+  site.own_loop = &parts_->shards[0]->loop();
   for (size_t i = 0; i < parts_->shards.size(); ++i) {
     site.shards.push_back({&parts_->shards[i]->loop(), parts_->configuration.shards[i].name});
   }
   const auto session = std::make_unique<ControlSession>(site);
-  session->open(-1);
-  const std::string request = R"({"jsonrpc":"2.0","id":1,"method":")" + std::string(method) +
-                              R"(","params":)" + std::string(parameters) + "}\n";
-  std::string_view left = request;
-  std::string answer;
-  for (;;) {
-    if (const std::string_view output = session->output(); !output.empty()) {
-      answer += output;
-      session->sent(output.size());
-      continue;
-    }
-    if (session->is_waiting()) {
-      run();
-      session->look(monotonic_ns());
-      continue;
-    }
-    const std::span<char> room = session->room();
-    const size_t bytes = std::min(room.size(), left.size());
-    if (bytes == 0) break;
-    std::memcpy(room.data(), left.data(), bytes);
-    left.remove_prefix(bytes);
-    session->received(bytes);
+  SessionPeer peer(*session);
+  std::string answer = peer.say(R"({"jsonrpc":"2.0","id":1,"method":")" + std::string(method) +
+                                R"(","params":)" + std::string(parameters) + "}\n");
+  while (session->is_waiting()) {
+    if (run() == 0) advance(ControlSession::kPatienceNs);
+    answer += peer.take();
   }
   if (answer.ends_with('\n')) answer.pop_back();
   return answer;

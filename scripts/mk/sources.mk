@@ -33,7 +33,7 @@ POOL_SOURCES := $(call in,platform pinned_pool pinned_pool/join) $(ALLOC_SOURCES
 LIBRARY_SOURCES := $(POOL_SOURCES) \
                    $(call in,transport $(addprefix transport/,loop sockets files messages coroutines shm/queue \
                      shm/endpoint shm/membership single_copy self epoll uring udp nvme vfio)) $(VERBS_WORDS) \
-                   $(call in,$(addprefix apps/,configuration counters services connections boot \
+                   $(call in,$(addprefix apps/,configuration counters services boot \
                      c_interface program program/top program/doctor program/plan program/counters \
                      http control)) \
                    $(filter-out $(PEERS_OF_PERF),$(call in,apps/perf))

@@ -15,8 +15,8 @@
 #include "alloc/heap_owner.h"
 #include "alloc/thread_heaps.h"
 #include "apps/control/control_session.h"
-#include "tests/apps/connections/conversation.h"
-#include "tests/transport/loop/plain_sleeper.h"
+#include "apps/testing/session_peer.h"
+#include "platform/units.h"
 
 namespace bedplate {
 
@@ -33,33 +33,23 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// A shard. Each run() uses a new loop, since a loop runs only once.
+// A loop, whose clock the fuzzer sets.
 class Shard {
  public:
-  Shard() { make(); }
-  EventLoop& loop() noexcept { return *loop_; }
-  void run() {
-    LoopCall end = {.function = [](void* loop) noexcept { static_cast<EventLoop*>(loop)->stop(); },
-                    .context = loop_.get()};
-    loop_->submit(end);
-    loop_->run();
-    make();
+  explicit Shard(const uint64_t& clock_ns) {
+    require(loop_.create({.test_clock_ns = &clock_ns}).ok(), "there is a loop");
   }
+  EventLoop& loop() noexcept { return loop_; }
+  void run() { loop_.run_round(); }
 
  private:
-  void make() {
-    loop_ = std::make_unique<EventLoop>();
-    require(loop_->create({}).ok(), "there is a loop");
-    sleeper_ = std::make_unique<test::PlainSleeper>(*loop_);
-    loop_->set_sleeper(*sleeper_);
-  }
-
-  std::unique_ptr<EventLoop> loop_;
-  std::unique_ptr<test::PlainSleeper> sleeper_;
+  EventLoop loop_;
 };
 
 struct Appliance {
-  Shard shard;
+  uint64_t clock_ns = kNsPerSecond;
+  Shard own{clock_ns};  // that of the sessions
+  Shard shard{clock_ns};
   ControlMethods methods;
   ControlCounters counters;
   ControlSite site;
@@ -67,7 +57,7 @@ struct Appliance {
   Appliance() {
     site.methods = &methods;
     site.counters = &counters;
-    site.wake = [](void*) noexcept {};
+    site.own_loop = &own.loop();
     methods.add(
         {.name = "echo",
          .parameters = {{.name = "text"},
@@ -117,18 +107,29 @@ Said answers_to(std::string_view input, size_t step, bool is_late) {
   static ControlSession session(appliance.site);
   const uint64_t requests = appliance.counters.requests.read();
   const uint64_t refused = appliance.counters.refused.read();
-  session.open(-1);
+  session.reset();
+  testing::SessionPeer peer(session);
   Said said;
-  for (said.answers = test::said_to(session, &input, step); session.is_waiting();
-       said.answers += test::said_to(session, &input, step)) {
-    require(session.is_held() && session.room().empty(), "what waits is held, and hears nothing");
-    if (is_late) session.look(UINT64_MAX);
-    if (is_late) require(session.is_over(), "what is late ends its connection");
+  // Takes as much of the input as the session does before it waits.
+  const auto go_on = [&] {
+    said.answers += peer.take();
+    while (!session.is_waiting() && !session.is_over() && peer.give(&input, step) > 0) {
+      said.answers += peer.take();
+    }
+  };
+  for (go_on(); session.is_waiting(); go_on()) {
+    if (is_late) {
+      appliance.clock_ns += ControlSession::kPatienceNs;
+      appliance.own.run();
+      require(session.late_loop() != nullptr, "what is late is known");
+      require(session.is_over(), "what is late ends its connection");
+    }
     appliance.shard.run();
-    require(!session.is_held(), "what was done is not held");
-    if (!is_late) session.look(0);
+    appliance.own.run();
+    require(session.late_loop() == nullptr, "what was done is not late");
   }
-  require(session.is_over() == session.room().empty(), "what is not over can be heard");
+  said.answers += peer.take();
+  require(session.is_valid(), "its invariants hold");
   said.requests = appliance.counters.requests.read() - requests;
   said.refused = appliance.counters.refused.read() - refused;
   return said;

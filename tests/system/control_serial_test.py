@@ -171,7 +171,8 @@ def answers_over_the_line(box):
     said = appliance.ask("blockd.hold", volume="ram0", on=False)
     expect(said["held"], False, "it")
     expect(line.ask("pang")["error"]["code"], -32601, "the code of an unknown method")
-    expect(control_counters(appliance)["connections"], 0, "connections, of which the line is none")
+    expect(control_counters(appliance)["connections_open"], 0,
+           "connections, of which the line is none")
     expect(control_counters(appliance)["line_losses"], 0, "losses")
 
 
@@ -284,7 +285,7 @@ def a_line_that_nobody_reads(box):
     """Unread answers are discarded after a while, and the next client is answered."""
     line, appliance = start(box)
     line.say(b'{"jsonrpc":"2.0","id":1,"method":"methods"}\n' * 60)
-    wait_for(lambda: control_counters(appliance)["timeouts"] >= 1, "the end of patience")
+    wait_for(lambda: control_counters(appliance)["connections_timed_out"] >= 1, "the end of patience")
     expect(appliance.ask("ping")["pid"], appliance.pid, "over the socket")
     expect(line.ask("ping")["result"]["pid"], appliance.pid, "what is answered then")
     expect(control_counters(appliance)["line_losses"], 0, "losses")

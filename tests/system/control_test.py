@@ -219,8 +219,8 @@ def many_idle_connections(box):
             for _ in range(IDLE_COUNT)]
     for _ in range(100):
         expect(len(appliance.ask("counters", owner="blockd")) > 0, True, "an answer")
-    wait_for(lambda: appliance.stats()["services"]["control"]["turned_away"] >= IDLE_COUNT - 4,
-             "turned away")
+    wait_for(lambda: appliance.stats()["services"]["control"]["connections_replaced"] >= IDLE_COUNT - 4,
+             "replaced")
     more = appliance.stats()["heap_owner"]["heap:control"]["used_bytes"] - before
     expect_true(more <= 256 * KIB, f"its memory grows by what one line takes at most, not by {more}")
     expect(len(idle), IDLE_COUNT, "clients")

@@ -53,30 +53,11 @@
 #include "transport/sockets/refused_clients.h"
 #include "transport/sockets/session_patience.h"
 #include "transport/sockets/stream_layer.h"
+#include "transport/sockets/stream_server_counters.h"
 #include "transport/sockets/stream_session_datapath.h"
 #include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
-
-class CounterTable;
-
-// The shard writes them; the service plans them.
-struct StreamServerCounters {
-  Counter connections_open;
-  Counter connections_peak;  // the most that were open at once
-  Counter connections_total;
-  // Closed at once: all planned ones were open, the service drains, or attach() failed.
-  Counter connections_refused;
-  Counter connections_replaced;   // idle ones, closed for new ones
-  Counter connections_timed_out;  // closed: idle, or too slow
-  Counter connections_foreign;    // closed: the peer speaks another protocol
-  Counter received_bytes;
-  Counter sent_bytes;       // of replies that were sent completely
-  Counter answers_waiting;  // StreamSession::later
-};
-// Called by the describe() of the struct that contains these counters. `key`: the key of the
-// service's table that its connections are planned by (`bedplate plan --explain`); nullptr: none.
-void describe(CounterTable& table, const StreamServerCounters& counters, const char* key = nullptr);
 
 // Words for clients that are not served, in the service's own protocol, without a layer. Each
 // function returns words, which may lie in `room` (StreamServer::kWordsBytesMax); they are sent

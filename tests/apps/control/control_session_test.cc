@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "apps/testing/session_peer.h"
 #include "platform/assert.h"
-#include "tests/apps/connections/conversation.h"
+#include "platform/units.h"
 #include "tests/support/death_test.h"
-#include "tests/transport/loop/plain_sleeper.h"
 #include "transport/loop/event_loop.h"
 
 #include "CppUTest/TestHarness.h"
@@ -20,20 +20,20 @@ TEST_GROUP(ControlSession) {
   ControlCounters counters;
   ControlMethods methods;
   ControlSite site;
-  std::unique_ptr<EventLoop> loop;
-  std::unique_ptr<test::PlainSleeper> sleeper;
+  uint64_t clock_ns = kNsPerSecond;
+  EventLoop loop;      // a shard's
+  EventLoop own_loop;  // the sessions'
   std::unique_ptr<ControlSession> session;
-  int wake_count = 0;
   uint64_t number = 0;
 
   void setup() override {
-    make_loop();
+    for (EventLoop* each : {&loop, &own_loop}) {
+      CHECK(each->create({.test_clock_ns = &clock_ns}).ok());
+    }
+    site.shards = {{&loop, "main"}};
+    site.own_loop = &own_loop;
     site.methods = &methods;
     site.counters = &counters;
-    site.wake = [](void* group) noexcept {
-      ++static_cast<TEST_GROUP_CppUTestGroupControlSession*>(group)->wake_count;
-    };
-    site.wake_context = this;
     methods.add(
         {.name = "echo",
          .parameters = {{.name = "text"},
@@ -66,7 +66,7 @@ TEST_GROUP(ControlSession) {
         [](void* group, ControlCall& call) noexcept {
           auto& self = *static_cast<TEST_GROUP_CppUTestGroupControlSession*>(group);
           call.go_on(
-              *self.loop,
+              self.loop,
               [](void* context, ControlCall& there) noexcept {
                 there.result().number(
                     ++static_cast<TEST_GROUP_CppUTestGroupControlSession*>(context)->number);
@@ -78,7 +78,7 @@ TEST_GROUP(ControlSession) {
         {.name = "dump"},
         [](void* group, ControlCall& call) noexcept {
           call.go_on(
-              *static_cast<TEST_GROUP_CppUTestGroupControlSession*>(group)->loop,
+              static_cast<TEST_GROUP_CppUTestGroupControlSession*>(group)->loop,
               [](void*, ControlCall& there) noexcept {
                 if (there.page() == 0) there.result().begin_array();
                 there.result().number(there.page());
@@ -88,30 +88,34 @@ TEST_GROUP(ControlSession) {
         },
         this);
     session = std::make_unique<ControlSession>(site);
-    session->open(-1);
   }
 
   inline static const std::string kLong = std::string(9000, 'x');
 
-  void make_loop() {
-    loop = std::make_unique<EventLoop>();
-    CHECK(loop->create({}).ok());
-    sleeper = std::make_unique<test::PlainSleeper>(*loop);
-    loop->set_sleeper(*sleeper);
-    site.shards = {{loop.get(), "main"}};
-  }
-  // Runs the submitted calls on this thread. Then makes a new loop, because a loop runs only once.
+  // The shard takes its calls, and the sessions hear of it.
   void run_loop() {
-    LoopCall end = {
-        .function = [](void* ended) noexcept { static_cast<EventLoop*>(ended)->stop(); },
-        .context = loop.get()};
-    loop->submit(end);
-    loop->run();
-    make_loop();
+    loop.run_round();
+    own_loop.run_round();
+  }
+  // The shard takes none for as long as sessions wait.
+  void be_late() {
+    clock_ns += ControlSession::kPatienceNs;
+    own_loop.run_round();
+  }
+  void make_line() {
+    site.sessions.clear();
+    session = std::make_unique<ControlSession>(site, ControlSession::Kind::kLine);
   }
 
+  // Returns all answers to `text`, until the session waits or is over.
+  static std::string said_to(ControlSession & which, std::string_view text,
+                             size_t step = SIZE_MAX) {
+    testing::SessionPeer peer(which);
+    std::string answers = peer.take();
+    return answers + peer.say(text, step);
+  }
   std::string said(std::string_view text, size_t step = SIZE_MAX) {
-    return test::said_to(*session, text, step);
+    return said_to(*session, text, step);
   }
   static std::string request(const std::string& method, const std::string& params = "") {
     return R"({"jsonrpc":"2.0","id":1,"method":")" + method + "\"" +
@@ -205,7 +209,7 @@ TEST(ControlSession, SaysWhatIsWrong) {
 TEST(ControlSession, ALineThatIsTooLongEndsTheConnection) {
   STRCMP_CONTAINS("-32600", said(std::string(20000, 'x')).c_str());
   CHECK(session->is_over());
-  CHECK(session->room().empty());
+  LONGS_EQUAL(0, session->input().piece_count);
 }
 
 TEST(ControlSession, ALongAnswerIsMadeInPieces) {
@@ -219,54 +223,66 @@ TEST(ControlSession, ALongAnswerIsMadeInPieces) {
 
 TEST(ControlSession, WhatBelongsToALoopIsDoneThere) {
   STRCMP_EQUAL("", said(request("cache.flush")).c_str());
-  CHECK(session->is_waiting() && session->is_held() && session->room().empty());
-  session->look(0);
+  CHECK(session->is_waiting());
+  own_loop.run_round();
   STRCMP_EQUAL("", said("").c_str());
   run_loop();
-  LONGS_EQUAL(1, wake_count);
-  session->look(0);
   STRCMP_EQUAL(answer("1").c_str(), said("").c_str());
-  CHECK_FALSE(session->is_waiting() || session->is_held());
+  CHECK_FALSE(session->is_waiting() || session->late_loop() != nullptr);
 }
 
-// The loop may still run the call, so the session holds its memory until then.
+// The loop may still run the call, so the session has no other peer until then.
 TEST(ControlSession, ALoopThatDoesNotComeToItIsSaidToBeStuck) {
   said(request("cache.flush"));
-  session->look(UINT64_MAX);
+  be_late();
   STRCMP_EQUAL(
       R"({"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"the shard main has not )"
       "handled it in 2 s, and may still do so: see `bedplate top`\"}}\n",
       said("").c_str());
-  CHECK(session->is_over() && session->is_held());
+  CHECK(session->is_over() && session->late_loop() == &loop);
   LONGS_EQUAL(1, counters.stuck.read());
+  session->leave();
+  CHECK(session->is_waiting());
   run_loop();
-  CHECK_FALSE(session->is_held());
-  session->open(-1);
+  CHECK_FALSE(session->is_waiting() || session->late_loop() != nullptr);
+  session->reset();
   STRCMP_EQUAL("", said(request("cache.flush")).c_str());
   run_loop();
-  session->look(0);
   STRCMP_EQUAL(answer("2").c_str(), said("").c_str());
+}
+
+// Its client does not wait for the answer.
+TEST(ControlSession, ACallOutlivesItsClient) {
+  said(request("cache.flush"));
+  session->leave();
+  CHECK(session->is_waiting() && session->late_loop() == nullptr);
+  be_late();
+  CHECK(session->is_waiting() && session->late_loop() == &loop);
+  LONGS_EQUAL(1, counters.stuck.read());
+  run_loop();
+  CHECK_FALSE(session->is_waiting() || session->late_loop() != nullptr);
+  session->reset();
+  STRCMP_CONTAINS("[\"b\",7,false]", said(request("echo", R"("text":"b")")).c_str());
 }
 
 // The loop runs the call after the session has given up, and the result is dropped.
 TEST(ControlSession, WhatComesTooLateIsNotSaid) {
   said(request("cache.dump"));
-  session->look(UINT64_MAX);
+  be_late();
   run_loop();  // the method has more parts
   const std::string answered = said("");
   LONGS_EQUAL(1, std::count(answered.begin(), answered.end(), '\n'));
   STRCMP_CONTAINS("-32002", answered.c_str());
   CHECK(session->is_over());
-  CHECK_FALSE(session->is_waiting() || session->is_held());
+  CHECK_FALSE(session->is_waiting() || session->late_loop() != nullptr);
 }
 
 TEST(ControlSession, AnAnswerThatIsLateInItsMiddleIsBrokenOff) {
   said(request("cache.dump"));
   run_loop();
-  session->look(0);
   STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"result":[0)", said("").c_str());
   CHECK(session->is_waiting());
-  session->look(UINT64_MAX);
+  be_late();
   STRCMP_EQUAL("", said("").c_str());
   CHECK(session->is_over());
   LONGS_EQUAL(1, counters.requests.read());
@@ -278,24 +294,19 @@ TEST(ControlSession, AnAnswerThatIsLateInItsMiddleIsBrokenOff) {
 // Otherwise each call to the stuck shard would hold another session.
 TEST(ControlSession, AShardThatIsStuckIsAskedForNothingMore) {
   said(request("cache.flush"));
-  session->look(UINT64_MAX);
+  be_late();
   ControlSession other(site);
-  site.sessions = {session.get(), &other};
-  other.open(-1);
   STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"the shard main is )"
                "stuck: it has not handled an earlier call, so this one was not sent: see `bedplate "
                "top`\"}}\n",
-               test::said_to(other, request("cache.flush")).c_str());
-  CHECK_FALSE(other.is_over() || other.is_waiting() || other.is_held());
-  STRCMP_CONTAINS("[\"b\",7,false]",
-                  test::said_to(other, request("echo", R"("text":"b")")).c_str());
+               said_to(other, request("cache.flush")).c_str());
+  CHECK_FALSE(other.is_over() || other.is_waiting());
+  STRCMP_CONTAINS("[\"b\",7,false]", said_to(other, request("echo", R"("text":"b")")).c_str());
   run_loop();
-  STRCMP_EQUAL("", test::said_to(other, request("cache.flush")).c_str());
+  STRCMP_EQUAL("", said_to(other, request("cache.flush")).c_str());
   CHECK(other.is_waiting());
   run_loop();
-  other.look(0);
-  STRCMP_EQUAL(answer("2").c_str(), test::said_to(other, "").c_str());
-  site.sessions.clear();
+  STRCMP_EQUAL(answer("2").c_str(), said_to(other, "").c_str());
 }
 
 // Each line counts as one request. Each request in this test is refused or carried out.
@@ -310,27 +321,20 @@ TEST(ControlSession, ItsCountersAddUp) {
   expect_counts(2, 1);
   said("{]\n");
   expect_counts(3, 2);
-  session->open(-1);
+  session->reset();
   said(std::string(20000, 'x'));
   expect_counts(4, 3);
-  session->open(-1);
+  session->reset();
   said("{");
-  session->time_out();
+  session->late();
   said("");
   expect_counts(5, 4);
 }
 
 // ---- On a serial line ----
 
-TEST(ControlSession, ALineBeginsWithAnEmptyOne) {
-  session->begin_line();
-  STRCMP_EQUAL(("\n" + answer("[\"a\",7,false]")).c_str(),
-               said("\n\r\n" + request("echo", R"("text":"a")")).c_str());
-}
-
 TEST(ControlSession, ALineGoesOnBehindWhatItCannotRead) {
-  session->begin_line();
-  said("");
+  make_line();
   const std::string good = request("echo", R"("text":"a")");
   const std::string wanted = answer("[\"a\",7,false]");
   constexpr const char* kTooLong = "a line must be shorter than 8192 bytes";
@@ -351,43 +355,39 @@ TEST(ControlSession, ALineGoesOnBehindWhatItCannotRead) {
 }
 
 TEST(ControlSession, ALineForgetsWhatDoesNotEnd) {
-  session->begin_line();
-  said("");
+  make_line();
   said(R"({"jsonrpc":)");
-  CHECK(session->is_in_request());
-  session->time_out();
+  CHECK(session->progress().has_begun);
+  session->late();
   STRCMP_CONTAINS("the line did not end in 10 s", said("").c_str());
   CHECK_FALSE(session->is_over());
-  CHECK_FALSE(session->is_in_request());
+  CHECK_FALSE(session->progress().has_begun);
   STRCMP_EQUAL("", said(R"("2.0","id":1,"method":"refuse"})").c_str());
-  CHECK_FALSE(session->is_in_request());  // the rest of that line has no time limit
+  CHECK_FALSE(session->progress().has_begun);  // the rest of that line has no time limit
   STRCMP_EQUAL(answer("[\"a\",7,false]").c_str(),
                said("\n" + request("echo", R"("text":"a")")).c_str());
 }
 
 TEST(ControlSession, ALineIsNotAnsweredItsEcho) {
-  session->begin_line();
-  said("");
+  make_line();
   std::string echo = said("{]\n" + request("refuse") + request("echo", R"("text":"a")"));
   LONGS_EQUAL(3, std::count(echo.begin(), echo.end(), '\n'));
   STRCMP_EQUAL("", said(echo).c_str());
   // On a connection, the echo is an error.
-  session->open(-1);
+  session = std::make_unique<ControlSession>(site);
   STRCMP_CONTAINS("-32600", said(echo).c_str());
 }
 
 TEST(ControlSession, ALineEndsAnAnswerThatIsBrokenOff) {
-  session->begin_line();
-  said("");
+  make_line();
   std::string answered = said(request("cache.dump"));
   CHECK(session->is_waiting());
   run_loop();
-  session->look(0);
   answered += said("");  // the first part is sent; the next one is awaited
   CHECK(session->is_waiting());
-  session->look(UINT64_MAX);  // the loop does not run the call
+  be_late();
   answered += said("");
-  CHECK(session->is_over());  // the late call holds this session; the line gets another
+  CHECK(session->is_over());  // this session waits for the late call; the line gets another
   const size_t end = answered.find('\n');
   STRCMP_EQUAL(R"({"jsonrpc":"2.0","id":1,"result":[0)", answered.substr(0, end).c_str());
   STRCMP_CONTAINS("{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-32002",
@@ -407,11 +407,7 @@ TEST(ControlSession, AMethodThatGoesOnHasSaidSomething) {
       this);
   CHECK(session->is_valid());
   BP_CHECK_DIES("bytes > 0 || !goes_on_",
-                test::said_to(*session, R"({"jsonrpc":"2.0","method":"cache.silent","id":1})"
-                                        "\n"));
-}
-
-TEST(ControlSession, OnlyARequestThatHasBegunIsLate) {
-  BP_CHECK_DIES("is_in_request()", session->time_out());
+                said_to(*session, R"({"jsonrpc":"2.0","method":"cache.silent","id":1})"
+                                  "\n"));
 }
 #endif

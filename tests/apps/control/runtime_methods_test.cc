@@ -8,7 +8,7 @@
 #include "apps/control/control_session.h"
 #include "apps/services/service.h"
 #include "apps/services/service_drains.h"
-#include "tests/apps/connections/conversation.h"
+#include "apps/testing/session_peer.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -36,6 +36,7 @@ TEST_GROUP(RuntimeMethods) {
   ServiceDrains drains;
   ControlMethods methods;
   RuntimeMethods runtime;
+  EventLoop loop;
   ControlCounters counters;
   ControlSite site;
   std::unique_ptr<ControlSession> session;
@@ -46,12 +47,12 @@ TEST_GROUP(RuntimeMethods) {
     runtime.add_to(&methods);
     site.methods = &methods;
     site.counters = &counters;
+    CHECK(loop.create({}).ok());
+    site.own_loop = &loop;
     session = std::make_unique<ControlSession>(site);
-    session->open(-1);
   }
   std::string drained(const std::string& service) {
-    return test::said_to(
-        *session,
+    return testing::SessionPeer(*session).say(
         R"({"jsonrpc":"2.0","id":1,"method":"drain","params":{"service":")" + service + "\"}}\n");
   }
 };

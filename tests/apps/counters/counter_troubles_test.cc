@@ -53,7 +53,7 @@ std::vector<CounterSet> all_sets() {
                  VolumeCounters, StoreCounters, NvmeCounters, NvmeQueueCounters, EalCounters,
                  PortCounters, PortQueueCounters, NetCounters, relay::StreamCounters,
                  relay::LegCounters, relay::OutputCounters, relay::RecordingCounters,
-                 relay::ReaderCounters, KeyedCacheCounters, StreamServerCounters, ServedCounters>();
+                 relay::ReaderCounters, KeyedCacheCounters, StreamServerCounters>();
 }
 
 CounterDescription described(const char* name, const char* help, const char* unit = "packets",

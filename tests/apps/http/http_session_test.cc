@@ -39,7 +39,7 @@ struct FakePeer final : StreamPeer {
 struct Site : HttpSite {
   Site(HttpCounters& its_counters, EventLoop& its_loop) {
     counters = &its_counters;
-    loop = &its_loop;
+    own_loop = &its_loop;
   }
 };
 

@@ -10,7 +10,7 @@
 #include "apps/control/control_session.h"
 #include "apps/control/runtime_methods.h"
 #include "apps/program/counters/counter_changes.h"
-#include "tests/apps/connections/conversation.h"
+#include "apps/testing/session_peer.h"
 #include "tests/apps/counters/counters_file_fixture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -28,14 +28,16 @@ struct Asked {
     runtime.add_to(&methods);
     site.methods = &methods;
     site.counters = &counters;
+    CHECK(loop.create({}).ok());
+    site.own_loop = &loop;
     session = std::make_unique<ControlSession>(site);
-    session->open(-1);
   }
   std::string answer(const std::string& params) {
-    return said_to(
-        *session, R"({"jsonrpc":"2.0","id":1,"method":"counters.read","params":)" + params + "}\n");
+    return testing::SessionPeer(*session).say(
+        R"({"jsonrpc":"2.0","id":1,"method":"counters.read","params":)" + params + "}\n");
   }
 
+  EventLoop loop;
   ControlMethods methods;
   RuntimeMethods runtime;
   ControlCounters counters;

@@ -1,7 +1,7 @@
-// A line that always exists, such as a serial line. A ConnectionThread serves it beside its
-// clients, by read(2) and write(2), and reopens it after it broke.
+// A line that always exists, such as a serial line. A LineServer (line_server.h) serves it by
+// readv(2) and writev(2), and reopens it after it broke.
 //
-// Threads: the thread of the connections. No function blocks.
+// Threads: the loop's. No function blocks.
 #pragma once
 
 #include "platform/file.h"

@@ -1,0 +1,28 @@
+// The counters of a StreamServer (stream_server.h).
+#pragma once
+
+#include "platform/counter.h"
+
+namespace bedplate {
+
+class CounterTable;
+
+// The loop of the server writes them; the service plans them.
+struct StreamServerCounters {
+  Counter connections_open;
+  Counter connections_peak;  // the most that were open at once
+  Counter connections_total;
+  // Closed at once: all planned ones were open, the service drains, or attach() failed.
+  Counter connections_refused;
+  Counter connections_replaced;   // idle ones, closed for new ones
+  Counter connections_timed_out;  // closed: idle, or too slow
+  Counter connections_foreign;    // closed: the peer speaks another protocol
+  Counter received_bytes;
+  Counter sent_bytes;       // of replies that were sent completely
+  Counter answers_waiting;  // StreamSession::later
+};
+// Called by the describe() of the struct that contains these counters. `key`: the key of the
+// service's table that its connections are planned by (`bedplate plan --explain`); nullptr: none.
+void describe(CounterTable& table, const StreamServerCounters& counters, const char* key = nullptr);
+
+}  // namespace bedplate
