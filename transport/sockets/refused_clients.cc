@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "platform/assert.h"
+#include "platform/clock.h"
 
 namespace bedplate {
 
@@ -107,10 +108,12 @@ void RefusedClients::arm_timer() noexcept {
 void RefusedClients::end() noexcept {
   if (sockets_ == nullptr) return;
   for (Client& client : clients_) {
-    if (client.socket.fd < 0) continue;
-    sockets_->abort(client.socket);
+    if (client.socket.fd >= 0) sockets_->abort(client.socket);
   }
-  while (sockets_->poll(kCountMax) > 0) continue;
+  const auto is_open = [](const Client& each) { return each.socket.fd >= 0; };
+  while (std::any_of(clients_.begin(), clients_.end(), is_open)) {
+    if (sockets_->poll(kCountMax) == 0) sockets_->sleep_until(monotonic_ns() + kNsPerMs);
+  }
   sockets_->loop().own_timers().cancel(timer_);
 }
 

@@ -10,10 +10,13 @@
 #include <unistd.h>
 
 #include "platform/assert.h"
+#include "platform/clock.h"
 #include "platform/log.h"
 #include "transport/sockets/slow_sends.h"
 
 namespace bedplate {
+
+static constexpr uint32_t kEndBudget = 256;
 
 // Whether the peer's host has not yet acknowledged all that was sent.
 static bool has_unacknowledged(int fd) noexcept {
@@ -255,15 +258,10 @@ void StreamServer::sent(Connection& connection, int64_t result) noexcept {
   advance(connection);
 }
 
-// An answer has come, or a session goes on, outside of received() and sent().
-void StreamServer::changed(Connection& connection) noexcept {
-  BP_DCHECK(is_own_thread() && connection.socket.is_open());
-  advance(connection);
-}
-
 // Sends replies that are ready, receives if the session wants more, closes when nothing is left to
 // do.
 void StreamServer::advance(Connection& connection) noexcept {
+  BP_DCHECK(is_own_thread() && connection.socket.is_open());
   LayeredSocket& socket = connection.socket;
   StreamSession& session = *connection.session;
   if (session.foreign() != nullptr && !connection.is_broken) tell_foreign(connection);
@@ -424,6 +422,17 @@ void StreamServer::drain() noexcept {
   if (open_count_ == 0) is_drained_.store(true, std::memory_order_release);
 }
 
+// Whether a connection closes as soon as its operations have ended.
+bool StreamServer::has_closing() const noexcept {
+  for (uint64_t i = 0; i < connection_count(); ++i) {
+    const LayeredSocket& socket = connection(i).socket;
+    if (!socket.is_open()) continue;
+    const bool is_waiting = connection(i).session->is_waiting();
+    if (!is_waiting || socket.is_receiving() || socket.is_sending()) return true;
+  }
+  return false;
+}
+
 void StreamServer::end() noexcept {
   if (stride_bytes_ == 0) return;
   drain();
@@ -431,8 +440,11 @@ void StreamServer::end() noexcept {
     Connection& each = connection(i);
     if (each.socket.is_open()) break_off(each);
   }
-  StreamLayers* const layers = options_.layers;
-  while (options_.sockets->poll(256) + (layers == nullptr ? 0 : layers->poll(256)) > 0) continue;
+  while (has_closing()) {
+    uint32_t work = options_.sockets->poll(kEndBudget);
+    if (options_.layers != nullptr) work += options_.layers->poll(kEndBudget);
+    if (work == 0) options_.sockets->sleep_until(monotonic_ns() + kNsPerMs);
+  }
   for (uint64_t i = 0; i < connection_count(); ++i) {
     LayeredSocket& socket = connection(i).socket;
     if (!socket.is_open()) continue;

@@ -138,7 +138,7 @@ class StreamServer {
       made->session->set_owner({.changed =
                                     [](void* context) noexcept {
                                       auto& its = *static_cast<Connection*>(context);
-                                      its.server.changed(its);
+                                      its.server.advance(its);
                                     },
                                 .context = static_cast<Connection*>(made),
                                 .waiting_count = &options.counters->answers_waiting,
@@ -235,11 +235,11 @@ class StreamServer {
   void look() noexcept;
   void look_at(Connection& connection) noexcept;
   void arm_look_timer() noexcept;
+  bool has_closing() const noexcept;
   bool try_start_layer(Connection& connection, uint64_t bytes) noexcept;
   void failed(Connection& connection, int64_t result) noexcept;
   void received(Connection& connection, int64_t result) noexcept;
   void sent(Connection& connection, int64_t result) noexcept;
-  void changed(Connection& connection) noexcept;
   void advance(Connection& connection) noexcept;
   void receive(Connection& connection) noexcept;
   void tell_foreign(const Connection& connection) noexcept;

@@ -47,7 +47,8 @@ class PatienceBodies : public ServerBodies {
   // Each newcomer is idle, too, until it is served.
   void a_crowd_of_silent_ones() {
     serve_replacing();
-    for (uint64_t i = 0; i < kConnections; ++i) connect();
+    Client all[kConnections];
+    for (Client& client : all) client = connect();
     std::vector<Client> crowd;
     for (int i = 0; i < 20; ++i) crowd.push_back(silent_client());
     CHECK(run([&] { return clients.connections_replaced.read() == 20; }));
@@ -77,7 +78,8 @@ class PatienceBodies : public ServerBodies {
   // A client waits for a place, and the drain begins.
   void a_successor_is_closed_by_the_end() {
     serve_replacing();
-    for (uint64_t i = 0; i < kConnections; ++i) silent_client();
+    Client all[kConnections];
+    for (Client& client : all) client = silent_client();
     CHECK(run([&] { return clients.connections_open.read() == kConnections; }));
     const Client next = silent_client();
     CHECK(run([&] { return clients.connections_replaced.read() == 1; }));

@@ -318,3 +318,47 @@ TEST(StreamSession, MayWaitBehindItsPeer) {
   LONGS_EQUAL(1, changed_count);
   keeping.reset();
 }
+
+TEST(StreamSession, TellsItsProgress) {
+  CHECK_FALSE(session.progress().has_begun);
+  std::string_view text = "one\ntw";
+  give(&text, SIZE_MAX, 1000);
+  take();
+  CHECK_EQUAL(1, session.progress().steps);
+  CHECK(session.progress().has_begun);
+  CHECK_EQUAL(1000, session.progress().received_ns);
+  text = "o\nfill 10\nabc";
+  give(&text, SIZE_MAX, 2000);
+  take();
+  CHECK_EQUAL(3, session.progress().steps);
+  CHECK(session.progress().has_begun);  // the rest of what it fills
+  session.late();
+  CHECK(session.is_over());  // it has no word for that
+  session.reset();
+  CHECK_FALSE(session.progress().has_begun);
+  CHECK_EQUAL(0, session.progress().received_ns);
+}
+
+TEST(StreamSession, MayEndItsWaitWhenItsPeerGoes) {
+  struct Parting final : StreamSession {
+    Parting() noexcept : StreamSession(input, output) {}
+    StreamStep work(uint64_t) noexcept override {
+      take(arrived().size());
+      return StreamStep::kWaits;
+    }
+    void left() noexcept override { resume(0); }
+
+    char input[16];
+    char output[2 * kStepTextBytes];
+  } parting;
+  int changed_count = 0;
+  parting.set_owner(
+      {.changed = [](void* count) { ++*static_cast<int*>(count); }, .context = &changed_count});
+  std::string_view text = "x";
+  testing::SessionPeer(parting).give(&text);
+  CHECK(parting.is_waiting());
+  parting.leave();
+  CHECK_FALSE(parting.is_waiting());
+  LONGS_EQUAL(0, changed_count);  // the caller of leave() knows
+  parting.reset();
+}
