@@ -147,8 +147,6 @@ Result<void> ControlService::create(ServiceContext& context) {
        .begin = [](void* self) noexcept { static_cast<ControlService*>(self)->begin(); },
        .end = [](void* self) noexcept { static_cast<ControlService*>(self)->end(); },
        .context = this}));
-  const uint64_t bytes = StreamServer::bytes_for<ControlSession>(settings_.max_connections);
-  memory_ = std::make_unique_for_overwrite<CacheLine[]>(bytes / sizeof(CacheLine));
   server_.create<ControlSession>({.name = name(),
                                   .loop = &thread_.loop(),
                                   .sockets = &thread_.sockets(),
@@ -158,7 +156,13 @@ Result<void> ControlService::create(ServiceContext& context) {
                                                .context = this},
                                   .patience = kUsualPatience,
                                   .replaces_idle = true},
-                                 {memory_[0].bytes, bytes}, site_);
+                                 {}, site_);
+  // In pieces, for which the heap finds space more easily.
+  constexpr uint64_t kBytes = StreamServer::bytes_for<ControlSession>(1);
+  for (uint32_t i = 0; i < settings_.max_connections; ++i) {
+    memory_.push_back(std::make_unique_for_overwrite<CacheLine[]>(kBytes / sizeof(CacheLine)));
+    server_.add<ControlSession>({memory_.back()[0].bytes, kBytes}, site_);
+  }
   for (const Fd& socket : listening) server_.add_listener(socket.number());
   if (settings_.serial.empty()) return {};
   for (uint64_t i = 0; i < line_session_count(configuration); ++i) {

@@ -70,7 +70,7 @@ class ControlService final : public Service {
   std::vector<std::unique_ptr<ControlSession>> line_sessions_;
   std::vector<StreamSession*> line_session_list_;  // the same
   LineServer line_server_;
-  std::unique_ptr<CacheLine[]> memory_;  // of the server's connections
+  std::vector<std::unique_ptr<CacheLine[]>> memory_;  // of each connection
   StreamServer server_;
   SocketThread thread_;
 };

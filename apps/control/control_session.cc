@@ -67,7 +67,8 @@ std::string_view ControlSite::name_of(const EventLoop& loop) const noexcept {
 }
 
 ControlSession::ControlSession(ControlSite& site, Kind kind)
-    : StreamSession(in_, said_), site_(&site), kind_(kind) {
+    : StreamSession(in_, std::span(out_).first<2 * kStepTextBytes>()), site_(&site), kind_(kind) {
+  // The base class never writes to that: all answers are lent, none is said.
   site.own_loop->own_timers().reserve_more(1);
   site.sessions.push_back(this);
 }

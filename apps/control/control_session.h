@@ -145,7 +145,6 @@ class ControlSession final : public StreamSession, private ControlCall {
   std::string_view output_;  // of this step
   ControlRequest request_;
   char in_[ControlRequest::kBytesMax];
-  char said_[2 * kStepTextBytes];  // of say(), which is not called: all answers are lent
   char out_[kOutBytes];
   char complaint_[6 * 1024];  // not in out_: a stuck loop may still write there
 };

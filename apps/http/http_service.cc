@@ -125,8 +125,6 @@ Result<void> HttpService::create(ServiceContext& context) {
        .context = this}));
   site_.own_loop = &thread_.loop();
   if (tls_ != nullptr) BP_TRY(secure(context));
-  const uint64_t bytes = StreamServer::bytes_for<HttpSession>(settings_.max_connections);
-  memory_ = std::make_unique_for_overwrite<CacheLine[]>(bytes / sizeof(CacheLine));
   server_.create<HttpSession>({.name = name(),
                                .loop = &thread_.loop(),
                                .sockets = &thread_.sockets(),
@@ -135,7 +133,13 @@ Result<void> HttpService::create(ServiceContext& context) {
                                .refusals = {.too_many = &HttpService::too_many, .context = this},
                                .patience = kUsualPatience,
                                .replaces_idle = true},
-                              {memory_[0].bytes, bytes}, site_);
+                              {}, site_);
+  // In pieces, for which the heap finds space more easily.
+  constexpr uint64_t kBytes = StreamServer::bytes_for<HttpSession>(1);
+  for (uint32_t i = 0; i < settings_.max_connections; ++i) {
+    memory_.push_back(std::make_unique_for_overwrite<CacheLine[]>(kBytes / sizeof(CacheLine)));
+    server_.add<HttpSession>({memory_.back()[0].bytes, kBytes}, site_);
+  }
   for (const Fd& socket : listening) server_.add_listener(socket.number());
   return {};
 }

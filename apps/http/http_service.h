@@ -47,8 +47,8 @@ class HttpService final : public Service {
   std::unique_ptr<LineSlot[]> log_;  // the log's last lines; exists as long as this
   std::unique_ptr<TlsServer> tls_;   // nullptr: HTTP without TLS
   std::unique_ptr<CacheLine[]> layer_memory_;
-  std::unique_ptr<StreamLayers> layers_;  // of tls_
-  std::unique_ptr<CacheLine[]> memory_;   // of the server's connections
+  std::unique_ptr<StreamLayers> layers_;              // of tls_
+  std::vector<std::unique_ptr<CacheLine[]>> memory_;  // of each connection
   StreamServer server_;
   SocketThread thread_;
 };

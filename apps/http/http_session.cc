@@ -86,7 +86,9 @@ void describe(CounterTable& table, HttpCounters& counters) {
   describe(table, counters.clients, "max_connections");
 }
 
-HttpSession::HttpSession(const HttpSite& site) noexcept : StreamSession(in_, said_), site_(&site) {
+HttpSession::HttpSession(const HttpSite& site) noexcept
+    : StreamSession(in_, std::span(out_).first<2 * kStepTextBytes>()), site_(&site) {
+  // The base class never writes to that: all answers are lent, none is said.
   site.own_loop->own_timers().reserve_more(1);
 }
 

@@ -111,7 +111,6 @@ class HttpSession final : public StreamSession {
                   .context = this};
   size_t made_ = 0;  // bytes of output that are being sent; 0: none
   char in_[kRequestBytesMax];
-  char said_[2 * kStepTextBytes];  // of say(), which is not called: all answers are lent
   char out_[kOutBytes];
 };
 

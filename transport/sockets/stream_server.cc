@@ -47,14 +47,14 @@ StreamServer::Connection::Connection(StreamServer& its_server) noexcept
 
 bool StreamServer::is_valid() const noexcept {
   uint64_t open = 0, lingering = 0, successors = 0;
-  for (uint64_t i = 0; i < connection_count(); ++i) {
-    const LayeredSocket& socket = connection(i).socket;
+  for (const Connection* each = all_; each != nullptr; each = each->next) {
+    const LayeredSocket& socket = each->socket;
     if (!socket.is_open() && (socket.is_sending() || socket.is_receiving())) return false;
     open += socket.is_open() ? 1 : 0;
-    lingering += connection(i).is_lingering ? 1 : 0;
-    if (connection(i).is_lingering && !socket.is_open()) return false;
-    if (connection(i).successor.fd < 0) continue;
-    if (!socket.is_open() || !connection(i).is_broken) return false;
+    lingering += each->is_lingering ? 1 : 0;
+    if (each->is_lingering && !socket.is_open()) return false;
+    if (each->successor.fd < 0) continue;
+    if (!socket.is_open() || !each->is_broken) return false;
     ++successors;
   }
   if (successors != successor_count_) return false;
@@ -66,13 +66,13 @@ bool StreamServer::is_valid() const noexcept {
   }
   if (listed != lingering || (listed > 0) != linger_timer_.is_armed()) return false;
   if (is_drained() && (!is_draining_ || open_count_ > 0)) return false;
-  return open == open_count_ && free_.has_just(connection_count() - open, [&](const auto& one) {
+  return open == open_count_ && free_.has_just(connection_count_ - open, [&](const auto& one) {
     return !one.socket.is_open() && &one.server == this;
   });
 }
 
 void StreamServer::add_listener(int fd) noexcept {
-  BP_REQUIRE(stride_bytes_ != 0 && fd >= 0,
+  BP_REQUIRE(options_.loop != nullptr && fd >= 0,
              "a listener is added before create(), or is closed: StreamServer::add_listener");
   BP_REQUIRE(listener_count_ < kListenersMax,
              "more than %u listeners are added: StreamServer::add_listener", kListenersMax);
@@ -140,8 +140,8 @@ void StreamServer::begin(Connection& connection, LayerUse layer_use) noexcept {
 StreamServer::Connection* StreamServer::find_replaceable() const noexcept {
   Connection* idle = nullptr;
   Connection* awaited = nullptr;
-  for (uint64_t i = 0; i < connection_count(); ++i) {
-    Connection& each = connection(i);
+  for (Connection* one = all_; one != nullptr; one = one->next) {
+    Connection& each = *one;
     if (each.successor.fd >= 0) {
       if (awaited == nullptr || each.successor.since_ns < awaited->successor.since_ns) {
         awaited = &each;
@@ -192,8 +192,8 @@ void StreamServer::arm_look_timer() noexcept {
 void StreamServer::look() noexcept {
   BP_DCHECK(is_own_thread());
   options_.loop->look_at_clock();
-  for (uint64_t i = 0; i < connection_count(); ++i) {
-    Connection& each = connection(i);
+  for (Connection* one = all_; one != nullptr; one = one->next) {
+    Connection& each = *one;
     if (each.socket.is_open() && !each.is_lingering && !each.is_broken) look_at(each);
   }
   if (open_count_ > 0) arm_look_timer();
@@ -409,8 +409,8 @@ void StreamServer::drain() noexcept {
   for (uint32_t i = 0; i < listener_count_; ++i) {
     options_.sockets->stop_listening(listeners_[i].socket);
   }
-  for (uint64_t i = 0; i < connection_count(); ++i) {
-    Connection& each = connection(i);
+  for (Connection* one = all_; one != nullptr; one = one->next) {
+    Connection& each = *one;
     if (!each.socket.is_open() || each.is_lingering) continue;
     // Bytes that arrived before are answered.
     if (each.socket.is_receiving()) {
@@ -424,20 +424,20 @@ void StreamServer::drain() noexcept {
 
 // Whether a connection closes as soon as its operations have ended.
 bool StreamServer::has_closing() const noexcept {
-  for (uint64_t i = 0; i < connection_count(); ++i) {
-    const LayeredSocket& socket = connection(i).socket;
+  for (const Connection* each = all_; each != nullptr; each = each->next) {
+    const LayeredSocket& socket = each->socket;
     if (!socket.is_open()) continue;
-    const bool is_waiting = connection(i).session->is_waiting();
+    const bool is_waiting = each->session->is_waiting();
     if (!is_waiting || socket.is_receiving() || socket.is_sending()) return true;
   }
   return false;
 }
 
 void StreamServer::end() noexcept {
-  if (stride_bytes_ == 0) return;
+  if (options_.loop == nullptr) return;
   drain();
-  for (uint64_t i = 0; i < connection_count(); ++i) {
-    Connection& each = connection(i);
+  for (Connection* one = all_; one != nullptr; one = one->next) {
+    Connection& each = *one;
     if (each.socket.is_open()) break_off(each);
   }
   while (has_closing()) {
@@ -445,10 +445,10 @@ void StreamServer::end() noexcept {
     if (options_.layers != nullptr) work += options_.layers->poll(kEndBudget);
     if (work == 0) options_.sockets->sleep_until(monotonic_ns() + kNsPerMs);
   }
-  for (uint64_t i = 0; i < connection_count(); ++i) {
-    LayeredSocket& socket = connection(i).socket;
+  for (Connection* each = all_; each != nullptr; each = each->next) {
+    LayeredSocket& socket = each->socket;
     if (!socket.is_open()) continue;
-    BP_DCHECK(connection(i).session->is_waiting());
+    BP_DCHECK(each->session->is_waiting());
     if (socket.say_end()) socket.close();
   }
   options_.loop->own_timers().cancel(linger_timer_);

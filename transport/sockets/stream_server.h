@@ -120,20 +120,25 @@ class StreamServer {
   template <typename Session, typename... Arguments>
   void create(const StreamServerOptions& options, std::span<std::byte> memory,
               Arguments&... arguments) noexcept {
-    BP_REQUIRE(stride_bytes_ == 0 && options.loop != nullptr && options.sockets != nullptr &&
+    BP_REQUIRE(options_.loop == nullptr && options.loop != nullptr && options.sockets != nullptr &&
                    options.counters != nullptr,
                "a server is created twice, or without loop, sockets or counters: "
                "StreamServer::create");
-    BP_REQUIRE(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0,
-               "the memory of a server is not aligned to a cache line: StreamServer::create");
     options_ = options;
-    memory_ = memory;
-    stride_bytes_ = sizeof(SessionConnection<Session>);
     options.loop->own_timers().reserve_more(2);
     if (options.refusals.are_any()) refused_.create(*options.sockets);
-    for (uint64_t i = connection_count(); i-- > 0;) {
+    add<Session>(memory, arguments...);
+  }
+  // Makes further connections, in memory of its own: for memory that is not in one piece. Between
+  // create() and start(), and as create() otherwise.
+  template <typename Session, typename... Arguments>
+  void add(std::span<std::byte> memory, Arguments&... arguments) noexcept {
+    BP_REQUIRE(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0,
+               "the memory of a server is not aligned to a cache line: StreamServer::create");
+    constexpr size_t kStrideBytes = sizeof(SessionConnection<Session>);
+    for (uint64_t i = memory.size() / kStrideBytes; i-- > 0;) {
       auto* made =
-          new (memory.data() + i * stride_bytes_) SessionConnection<Session>(*this, arguments...);
+          new (memory.data() + i * kStrideBytes) SessionConnection<Session>(*this, arguments...);
       made->session = &made->own_session;
       made->session->set_owner({.changed =
                                     [](void* context) noexcept {
@@ -141,9 +146,12 @@ class StreamServer {
                                       its.server.advance(its);
                                     },
                                 .context = static_cast<Connection*>(made),
-                                .waiting_count = &options.counters->answers_waiting,
+                                .waiting_count = &options_.counters->answers_waiting,
                                 .peer = &made->socket,
-                                .trace = options.trace});
+                                .trace = options_.trace});
+      made->next = all_;
+      all_ = made;
+      ++connection_count_;
       free_.push(*made);
     }
   }
@@ -199,6 +207,7 @@ class StreamServer {
     Connection* next_lingering = nullptr;
     Connection* previous_lingering = nullptr;
     Connection* next_free = nullptr;
+    Connection* next = nullptr;  // of all
     SessionPatience patience;
     Successor successor;
 
@@ -219,12 +228,6 @@ class StreamServer {
     LayerUse layer_use = LayerUse::kNone;
   };
 
-  uint64_t connection_count() const noexcept { return memory_.size() / stride_bytes_; }
-  // Each SessionConnection begins with its Connection.
-  Connection& connection(uint64_t index) const noexcept {
-    BP_DCHECK(index < connection_count());
-    return *reinterpret_cast<Connection*>(memory_.data() + index * stride_bytes_);
-  }
   bool is_own_thread() const noexcept { return options_.loop->is_own_thread(); }
   void accept(int fd, LayerUse layer_use) noexcept;
   void refuse(int fd) noexcept;
@@ -254,8 +257,8 @@ class StreamServer {
   void drain() noexcept;
 
   StreamServerOptions options_;
-  std::span<std::byte> memory_;
-  uint64_t stride_bytes_ = 0;
+  Connection* all_ = nullptr;  // a list
+  uint64_t connection_count_ = 0;
   FreeList<&Connection::next_free> free_;
   uint32_t open_count_ = 0;
   Listener listeners_[kListenersMax];

@@ -159,7 +159,10 @@ class ServerBodies : public SocketsFixture {
     StreamServerOptions options = {
         .loop = loop.get(), .sockets = sockets.get(), .counters = &clients, .layers = layers};
     adjust(&options);
-    server->create<EchoLines>(options, memory.aligned(), shared);
+    // In two pieces, as a service may have it.
+    constexpr uint64_t kFirstBytes = StreamServer::bytes_for<EchoLines>(1);
+    server->create<EchoLines>(options, memory.aligned().first(kFirstBytes), shared);
+    server->add<EchoLines>(memory.aligned().subspan(kFirstBytes), shared);
     server->add_listener(listener.number());
     server->start();
   }
