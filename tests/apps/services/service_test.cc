@@ -228,6 +228,18 @@ TEST(Service, WhatServicesNeedIsAddedUp) {
   configuration.pool.bytes = pool_bytes;
 }
 
+TEST(Service, AThreadWithSocketsIsInThePlan) {
+  cache.to_plan = [](ServicePlan& asked) {
+    asked.socket_thread(5, "clients");
+    return Result<void>{};
+  };
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  const ServiceNeeds& needs = made.value().services[0];
+  CHECK(needs.has_socket_thread && needs.threads == 1);
+  LONGS_EQUAL(5 + 2, needs.descriptors);  // of the loop, and of epoll
+}
+
 TEST(Service, ALimitMayNameItsHeapOwner) {
   configuration.limits = {{"heap:cache", kMiB}};
   STRCMP_EQUAL("", refusal());
