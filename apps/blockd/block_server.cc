@@ -162,7 +162,6 @@ void BlockServer::make_connections() noexcept {
     StreamLayer* const tls = wiring_.tls == nullptr ? nullptr : &wiring_.tls->make();
     auto* connection =
         new (memory) nbd::Connection(environment_, {slots, options_.requests_per_connection}, tls);
-    connection->handshake_timer = {&BlockServer::handshake_expired, connection};
     free_.push(*connection);
   }
 }
@@ -183,6 +182,12 @@ Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volu
   environment_.volumes = volumes_;
   environment_.trace = wiring_.trace;
   make_connections();
+  negotiations_.create(
+      *wiring_.connections_loop, options_.handshake_timeout_ns,
+      [](void*, Limited& late) noexcept {
+        static_cast<nbd::Connection&>(late).handshake_overdue();
+      },
+      nullptr);
   return {};
 }
 
@@ -288,18 +293,12 @@ void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
   ++open_count_;
   counters.connections_open.set(open_count_);
   counters.connections_peak.raise(open_count_);
-  wiring_.connections_loop->timers().arm(
-      connection->handshake_timer,
-      wiring_.connections_loop->now_ns() + options_.handshake_timeout_ns);
-}
-
-void BlockServer::handshake_expired(void* context) noexcept {
-  static_cast<nbd::Connection*>(context)->handshake_overdue();
+  negotiations_.begin(*connection);
 }
 
 void BlockServer::handshake_done(nbd::Connection& connection) noexcept {
   BP_DCHECK(is_own_thread());
-  wiring_.connections_loop->timers().cancel(connection.handshake_timer);
+  negotiations_.end(connection);
 }
 
 void BlockServer::submit(BlockRequest& request) noexcept {

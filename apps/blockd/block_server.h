@@ -25,6 +25,7 @@
 #include "pinned_pool/plan.h"
 #include "platform/free_list.h"
 #include "transport/loop/event_loop.h"
+#include "transport/loop/time_limit.h"
 #include "transport/sockets/stream_layer.h"
 #include "transport/sockets/stream_sockets.h"
 
@@ -69,10 +70,9 @@ class BlockServer final : public PollSource {
   static constexpr uint32_t kReplyBudget = 64;
 
   // Takes the memory that plan_block_server asked for, and opens the volumes. The caller adds
-  // source_of(N) to the N-th loop of the volumes, then this to the connections' loop, which has
-  // timers for max_connections. Called once. Requires: the pool is not sealed; `wiring` has a loop
-  // for each shard number in the volumes' plans; `wiring`'s parts outlive this. Errors: those of
-  // `carve` and `open_volume`.
+  // source_of(N) to the N-th loop of the volumes, then this to the connections' loop. Called once.
+  // Requires: the pool is not sealed; `wiring` has a loop for each shard number in the volumes'
+  // plans; `wiring`'s parts outlive this. Errors: those of `carve` and `open_volume`.
   Result<void> create(const Carve& carve, const OpenVolume& open_volume,
                       const BlockServerOptions& options, const BlockServerWiring& wiring);
   PollSource& source_of(uint32_t shard) noexcept { return shards_[shard].service; }
@@ -141,7 +141,7 @@ class BlockServer final : public PollSource {
   // The connection has replies to send, or may have ended: flush_marked() visits it after this
   // batch.
   void mark(nbd::Connection& connection) noexcept;
-  // The negotiation is over: cancels the handshake timer.
+  // The negotiation is over: its time is not limited any more.
   void handshake_done(nbd::Connection& connection) noexcept;
 
   uint32_t poll(uint32_t budget) noexcept override;
@@ -163,7 +163,6 @@ class BlockServer final : public PollSource {
   Result<void> add_volumes(const Carve& carve, const OpenVolume& open_volume);
   void make_connections() noexcept;
   static void accepted(void* context, int fd) noexcept;
-  static void handshake_expired(void* context) noexcept;
   void open_connection(int fd, nbd::Tls tls) noexcept;
   static void drain(void* server) noexcept;
   uint32_t take_replies(uint32_t budget) noexcept;
@@ -201,6 +200,7 @@ class BlockServer final : public PollSource {
   uint32_t open_count_ = 0;
   FreeList<&nbd::Connection::next_free> free_;
   nbd::Connection* first_marked_ = nullptr;
+  TimeLimit negotiations_;
   Listener listeners_[kListenerCountMax];
   uint32_t listener_count_ = 0;
   LoopCall drain_call_ = {.function = &BlockServer::drain, .context = this};

@@ -145,7 +145,6 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   }
   const uint32_t shard = settings_.connections_shard;
   plan.connections(shard, settings_.max_connections, "max_connections");
-  plan.timers(shard, settings_.max_connections);
   plan.sources(shard, 1);
   for (const uint32_t each : volume_shards_) plan.sources(each, 1);
   plan.counters<nbd::ConnectionCounters>("connections");

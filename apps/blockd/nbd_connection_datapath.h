@@ -39,6 +39,7 @@
 #include "platform/free_list.h"
 #include "platform/trace_ring.h"
 #include "transport/loop/event_loop.h"
+#include "transport/loop/time_limit.h"
 #include "transport/sockets/layered_socket_datapath.h"
 #include "transport/sockets/stream_sockets.h"
 
@@ -62,7 +63,8 @@ struct ConnectionEnvironment {
   TraceWriter trace;
 };
 
-class Connection {
+// The server limits the time of its negotiation.
+class Connection : public Limited {
  public:
   // `requests`: the slots of this connection's requests. `tls`: the layer of this connection
   // alone; nullptr: the server has no TLS. All arguments outlive the connection.
@@ -102,11 +104,10 @@ class Connection {
   // Whether the invariants hold. Cost: a walk through the requests.
   bool is_valid() const noexcept;
 
-  // For the server's lists and timers.
+  // For the server's lists.
   Connection* next_marked = nullptr;
   bool is_marked = false;
   Connection* next_free = nullptr;
-  Timer handshake_timer;
 
  private:
   enum class Phase : uint8_t { kClosed, kNegotiating, kServing, kFinishing };

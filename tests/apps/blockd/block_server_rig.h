@@ -152,7 +152,6 @@ class BlockServerRig {
       shards[i]->loop.add_source(server.source_of(i), BlockServer::kVolumeBudget);
     }
     connections.loop.add_source(server, BlockServer::kReplyBudget);
-    connections.loop.timers().reserve_more(options.max_connections);
     listen_unix();
     listen_tcp();
     server.add_listener(unix_listener_.number());

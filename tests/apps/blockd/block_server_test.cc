@@ -347,7 +347,7 @@ class BlockServerTest : public BlockServerFixture {
     CHECK(slow.hears_the_end());
     CHECK(rig->has_open(1));
     CHECK_EQUAL(timeouts + 2, counted().handshake_timeouts.read());
-    CHECK(fast.reads(0, std::string(9, '\0')));  // its timer would have expired before theirs
+    CHECK(fast.reads(0, std::string(9, '\0')));  // its time would have been over before theirs
   }
 
   void more_in_flight_than_slots() {
