@@ -29,6 +29,8 @@ typedef enum bp_step {
 
 /* Limits of one step: bytes by bp_session_say, and loans by bp_session_lend. */
 enum { BP_STEP_TEXT_BYTES = 2048, BP_STEP_LOANS = 1 };
+/* For bp_protocol: no answer is late. */
+#define BP_ANSWERS_ANY_TIME (~0U)
 /* The stations of traced requests, for bp_plan_trace. */
 #define BP_SESSION_STATIONS "received|answered|sent"
 
@@ -48,6 +50,8 @@ typedef struct bp_protocol {
   int any_order;        /* 1: answers are sent as they are finished, not in the order of requests */
   int is_traced;        /* 1: requests are traced; bp_plan_trace was called */
   unsigned silence_s_max; /* a client that is silent for so long is disconnected; 0: never */
+  unsigned answer_s_max;  /* an answer that has not come for so long is counted and raises an alert;
+                             0: ten seconds; BP_ANSWERS_ANY_TIME: never */
 } bp_protocol;
 
 /* Plans a server: memory, counters, and `connections` clients at once on `shard`. `key` of the

@@ -78,6 +78,11 @@ Result<void> CServer::create(ServiceContext& context, const char* listen) {
   options.sockets = &context.sockets(shard_);
   options.counters = counters;
   options.silence_ns_max = protocol_.silence_s_max * kNsPerSecond;
+  if (protocol_.answer_s_max == BP_ANSWERS_ANY_TIME) {
+    options.answer_ns_max = 0;
+  } else if (protocol_.answer_s_max != 0) {
+    options.answer_ns_max = protocol_.answer_s_max * kNsPerSecond;
+  }
   if (protocol_.is_traced != 0) {
     BP_TRY_ASSIGN(options.trace, context.trace(shard_));
   }

@@ -151,6 +151,7 @@ Result<void> ControlService::create(ServiceContext& context) {
                                   .loop = &thread_.loop(),
                                   .sockets = &thread_.sockets(),
                                   .counters = &counters->clients,
+                                  .answer_ns_max = 0,  // sessions limit their waits themselves
                                   .refusals = {.refusal = &ControlService::refusal,
                                                .too_many = &ControlService::too_many,
                                                .context = this},

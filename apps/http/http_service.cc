@@ -129,6 +129,7 @@ Result<void> HttpService::create(ServiceContext& context) {
                                .loop = &thread_.loop(),
                                .sockets = &thread_.sockets(),
                                .counters = &counters->clients,
+                               .answer_ns_max = 0,  // a client of /events is never owed an answer
                                .layers = layers_.get(),
                                .refusals = {.too_many = &HttpService::too_many, .context = this},
                                .patience = kUsualPatience,

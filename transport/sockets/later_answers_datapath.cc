@@ -88,7 +88,8 @@ LaterAnswer& LaterAnswers::defer(uint64_t received_ns) noexcept {
   LaterAnswer& answer = *std::exchange(held_, nullptr);
   answer.state_ = LaterAnswer::State::kWaits;
   if (is_in_order()) queue_.push(answer);
-  count(waiting_count_ + 1);
+  ++waiting_count_;
+  if (watch_ != nullptr) watch_->began(answer);
   return answer;
 }
 
@@ -97,12 +98,8 @@ void LaterAnswers::finish(LaterAnswer& answer) noexcept {
              "a later answer is finished that does not wait: LaterAnswer::finish, once");
   answer.state_ = LaterAnswer::State::kFinished;
   if (!is_in_order()) queue_.push(answer);
-  count(waiting_count_ - 1);
-}
-
-void LaterAnswers::count(uint32_t waiting) noexcept {
-  if (counter_ != nullptr) counter_->set(counter_->read() - waiting_count_ + waiting);
-  waiting_count_ = waiting;
+  --waiting_count_;
+  if (watch_ != nullptr) watch_->ended(answer);
 }
 
 LaterAnswer* LaterAnswers::next() const noexcept {

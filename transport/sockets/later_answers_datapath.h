@@ -14,17 +14,18 @@
 #include <utility>
 
 #include "platform/assert.h"
-#include "platform/counter.h"
 #include "platform/free_list.h"
 #include "platform/histogram.h"
 #include "platform/tail_queue.h"
+#include "transport/loop/time_limit.h"
+#include "transport/sockets/answer_watch.h"
 
 namespace bedplate {
 
 class StreamReplies;
 class StreamSession;
 
-class LaterAnswer {
+class LaterAnswer : private Limited {
  public:
   static constexpr uint32_t kTextBytes = 2 * 1024;
 
@@ -113,8 +114,10 @@ class LaterAnswers {
     if (BP_UNLIKELY(!is_prepared_)) make_spare(session);
   }
 
-  // From now on `waiting` also counts its waiting answers; several sessions may share it.
-  void count_in(Counter* waiting) noexcept { counter_ = waiting; }
+  // From now on `watch` sees its waiting answers, too; several sessions may share it.
+  void watch_by(AnswerWatch* watch) noexcept { watch_ = watch; }
+  // nullptr: nobody watches them.
+  AnswerWatch* watch() const noexcept { return watch_; }
   uint32_t waiting_count() const noexcept { return waiting_count_; }
 
   // Without any, the functions around a step have nothing to do.
@@ -154,7 +157,6 @@ class LaterAnswers {
   void make_spare(StreamSession& session) noexcept;
   void hold(uint64_t received_ns) noexcept;
   void end_hold() noexcept;
-  void count(uint32_t waiting) noexcept;
 
   const std::span<LaterAnswer> all_;
   const AnswerOrder order_;
@@ -163,7 +165,7 @@ class LaterAnswers {
   TailQueue<&LaterAnswer::next_> queue_;
   LaterAnswer* held_ = nullptr;
   uint32_t waiting_count_ = 0;
-  Counter* counter_ = nullptr;
+  AnswerWatch* watch_ = nullptr;
 };
 
 }  // namespace bedplate

@@ -49,6 +49,7 @@
 #include "platform/log_limit.h"
 #include "platform/units.h"
 #include "transport/loop/event_loop.h"
+#include "transport/sockets/answer_watch.h"
 #include "transport/sockets/layered_socket_datapath.h"
 #include "transport/sockets/refused_clients.h"
 #include "transport/sockets/session_patience.h"
@@ -79,7 +80,9 @@ struct StreamServerOptions {
   EventLoop* loop = nullptr;
   StreamSockets* sockets = nullptr;  // the loop's
   StreamServerCounters* counters = nullptr;
-  uint64_t silence_ns_max = 0;     // StreamListener
+  uint64_t silence_ns_max = 0;  // StreamListener
+  // Clients that have waited for so long for an answer are counted, and raise an alert; 0: none.
+  uint64_t answer_ns_max = 10 * kNsPerSecond;
   TraceWriter trace = {};          // of the loop's shard: StreamSession::Owner
   StreamLayers* layers = nullptr;  // the loop's (ServiceContext::tls); nullptr: none
   StreamRefusals refusals = {};
@@ -115,7 +118,7 @@ class StreamServer {
   }
 
   // Makes as many connections as `memory` holds, each with a Session(arguments...). Before the
-  // seal: it allocates the timer's slot. Requires: `memory` is aligned to a cache line. Ownership:
+  // seal: it allocates the timers' slots. Requires: `memory` is aligned to a cache line. Ownership:
   // `memory`, everything `options` names and the arguments outlive the server.
   template <typename Session, typename... Arguments>
   void create(const StreamServerOptions& options, std::span<std::byte> memory,
@@ -126,6 +129,8 @@ class StreamServer {
                "StreamServer::create");
     options_ = options;
     options.loop->own_timers().reserve_more(2);
+    watch_.create(*options.loop, options.answer_ns_max, options.counters->answers_waiting,
+                  options.counters->answers_late);
     if (options.refusals.are_any()) refused_.create(*options.sockets);
     add<Session>(memory, arguments...);
   }
@@ -146,7 +151,7 @@ class StreamServer {
                                       its.server.advance(its);
                                     },
                                 .context = static_cast<Connection*>(made),
-                                .waiting_count = &options_.counters->answers_waiting,
+                                .watch = &watch_,
                                 .peer = &made->socket,
                                 .trace = options_.trace});
       made->next = all_;
@@ -267,6 +272,7 @@ class StreamServer {
       .function = [](void* self) noexcept { static_cast<StreamServer*>(self)->drain(); },
       .context = this};
   LogLimit log_limit_{10};
+  AnswerWatch watch_;
   Connection* first_lingering_ = nullptr;
   Connection* last_lingering_ = nullptr;
   Timer linger_timer_ = {

@@ -46,6 +46,12 @@ void describe(CounterTable& table, const StreamServerCounters& counters, const c
       .at_a_glance("sent");
   table.gauge("answers_waiting", counters.answers_waiting, "answers",
               "Answers to clients that wait for a file, another shard or a timer.");
+  table
+      .gauge("answers_late", counters.answers_late, "answers",
+             "Answers of answers_waiting that the service has owed for longer than it planned.")
+      .alert_from(1,
+                  "{answers_late} of {answers_waiting} waiting answers are late: look at the file, "
+                  "shard or peer that they wait for, and at the stalls in the log");
 }
 
 }  // namespace bedplate

@@ -19,7 +19,8 @@ struct StreamServerCounters {
   Counter connections_foreign;    // closed: the peer speaks another protocol
   Counter received_bytes;
   Counter sent_bytes;       // of replies that were sent completely
-  Counter answers_waiting;  // StreamSession::later
+  Counter answers_waiting;  // StreamSession::later, StreamStep::kWaits
+  Counter answers_late;     // those of them that have waited for StreamServerOptions::answer_ns_max
 };
 // Called by the describe() of the struct that contains these counters. `key`: the key of the
 // service's table that its connections are planned by (`bedplate plan --explain`); nullptr: none.

@@ -92,8 +92,8 @@ void StreamSession::run(uint64_t now_ns) noexcept {
       if (BP_UNLIKELY(has_later)) later_.begin_step(received_ns_);
       const StreamStep outcome = work(now_ns);
       is_starved_ = outcome == StreamStep::kStarved;
-      is_waiting_ = outcome == StreamStep::kWaits;
       steps_ += is_starved_ ? 0 : 1;
+      if (BP_UNLIKELY(outcome == StreamStep::kWaits)) begin_wait();
       if (BP_UNLIKELY(has_later)) {
         later_.end_step();
         later_.send_finished(replies_, now_ns);
@@ -141,11 +141,17 @@ void StreamSession::sent(uint64_t now_ns) noexcept {
 
 // ---- answers that come later --------------------------------------------------------------------
 
+void StreamSession::begin_wait() noexcept {
+  is_waiting_ = true;
+  if (AnswerWatch* const watch = later_.watch(); watch != nullptr) watch->began(wait_);
+}
+
 void StreamSession::resume(uint64_t now_ns) noexcept {
   BP_REQUIRE(is_waiting_ && !is_running_,
              "a session is resumed that does not wait, or from within work(): "
              "StreamSession::resume");
   is_waiting_ = false;
+  if (AnswerWatch* const watch = later_.watch(); watch != nullptr) watch->ended(wait_);
   if (!has_left_) run(now_ns);
   if (owner_.changed != nullptr && !is_leaving_) owner_.changed(owner_.context);
 }

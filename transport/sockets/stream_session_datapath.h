@@ -28,9 +28,10 @@
 #include <sys/uio.h>
 
 #include "platform/assert.h"
-#include "platform/counter.h"
 #include "platform/histogram.h"
 #include "platform/trace_ring.h"
+#include "transport/loop/time_limit.h"
+#include "transport/sockets/answer_watch.h"
 #include "transport/sockets/later_answers_datapath.h"
 #include "transport/sockets/stream_peer.h"
 #include "transport/sockets/stream_replies_datapath.h"
@@ -73,8 +74,9 @@ class StreamSession {
     // more, or close. Not from within the calls below.
     void (*changed)(void* context) = nullptr;
     void* context = nullptr;
-    // The number of waiting answers of all sessions that share it; nullptr: not counted.
-    Counter* waiting_count = nullptr;
+    // Sees the waiting answers of all sessions that share it, and a session that waits as one answer
+    // more; nullptr: nobody watches them.
+    AnswerWatch* watch = nullptr;
     const StreamPeer* peer = nullptr;  // stands for each peer in turn; nullptr: nobody asks for it
     // Gets, for each send, a record for each histogram of answered() requests in it. The record's
     // handle is their number, its bytes are those of the send.
@@ -83,7 +85,7 @@ class StreamSession {
   // Before the first peer. Ownership: all that `owner` names outlives the session.
   void set_owner(const Owner& owner) noexcept {
     owner_ = owner;
-    later_.count_in(owner.waiting_count);
+    later_.watch_by(owner.watch);
     replies_.trace_to(owner.trace);
   }
   // The peer has gone: left(). Answers that come later are dropped.
@@ -164,7 +166,7 @@ class StreamSession {
   // The session waits from now on, until resume(). Only from left().
   void wait() noexcept {
     BP_ASSERT(has_left_ && !is_waiting_);
-    is_waiting_ = true;
+    begin_wait();
   }
   // Whether the peer has gone, so that nobody needs an answer.
   bool has_left() const noexcept { return has_left_; }
@@ -254,16 +256,18 @@ class StreamSession {
   friend class LaterAnswer;
 
   void run(uint64_t now_ns) noexcept;
+  void begin_wait() noexcept;
   void finished(LaterAnswer& answer, uint64_t now_ns) noexcept;
 
   const std::span<char> input_;
   StreamReplies replies_;
   LaterAnswers later_;
+  Limited wait_;  // the session's own, as the watch sees it
   Owner owner_;
   uint64_t received_ns_ = 0;
   uint32_t steps_ = 0;
   bool is_starved_ = true;   // all arrived bytes were worked on, but for the start of a request
-  bool is_waiting_ = false;  // a step returned kWaits
+  bool is_waiting_ = false;  // a step returned kWaits, or left() called wait()
   bool is_running_ = false;  // within run(), whose caller does what changed_ would
   bool is_over_ = false;
   bool has_left_ = false;

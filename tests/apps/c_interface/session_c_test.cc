@@ -195,6 +195,38 @@ TEST(SessionC, AnswersLaterInTheOrderOfRequests) {
   LONGS_EQUAL(1, lines.released.size());
 }
 
+TEST(SessionC, CountsAnswersThatAreLate) {
+  lines.protocol.answer_s_max = 60;
+  TestClient client = connect();
+  CHECK(client.send("later\n"));
+  appliance->run();
+  appliance->advance(59 * kNsPerSecond);
+  CHECK(appliance->counter("lines", "answers_late", "clients") == 0);
+  appliance->advance(2 * kNsPerSecond);
+  CHECK(appliance->counter("lines", "answers_late", "clients") == 1);
+  bp_later_finish(lines.later.at(0), now_ns());
+  CHECK(appliance->counter("lines", "answers_late", "clients") == 0);
+}
+
+TEST(SessionC, AnswersMayBeLateInTenSecondsOrNever) {
+  TestClient client = connect();
+  CHECK(client.send("later\n"));
+  appliance->run();
+  appliance->advance(11 * kNsPerSecond);
+  CHECK(appliance->counter("lines", "answers_late", "clients") == 1);
+  bp_later_finish(lines.later.at(0), now_ns());
+  client.close();
+  appliance.reset();
+  lines.later.clear();
+  lines.protocol.answer_s_max = BP_ANSWERS_ANY_TIME;
+  TestClient another = connect();
+  CHECK(another.send("later\n"));
+  appliance->run();
+  appliance->advance(1000 * kNsPerSecond);
+  CHECK(appliance->counter("lines", "answers_late", "clients") == 0);
+  bp_later_finish(lines.later.at(0), now_ns());
+}
+
 TEST(SessionC, AnswersInAnyOrderIfTheProtocolAllowsIt) {
   lines.protocol.any_order = 1;
   TestClient client = connect();

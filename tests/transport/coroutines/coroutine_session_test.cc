@@ -348,10 +348,8 @@ class Parting final : public CoroutineSession {
 TEST(CoroutineSession, KeepsItsConnectionWhileItWaitsBehindItsPeer) {
   Parting parting(*site);
   int changed_count = 0;
-  Counter waiting;
-  parting.set_owner({.changed = [](void* count) { ++*static_cast<int*>(count); },
-                     .context = &changed_count,
-                     .waiting_count = &waiting});
+  parting.set_owner(
+      {.changed = [](void* count) { ++*static_cast<int*>(count); }, .context = &changed_count});
   std::memcpy(parting.input().pieces[0].iov_base, "a", 1);
   parting.received(1, 1000);
   parting.leave();

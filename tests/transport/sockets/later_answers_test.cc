@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/testing/session_peer.h"
+#include "transport/sockets/answer_watch.h"
 #include "transport/sockets/stream_session_datapath.h"
 
 #include "CppUTest/TestHarness.h"
@@ -229,18 +230,23 @@ TEST(LaterAnswers, ASessionThatWaitsForAPeerThatHasGoneDoesNoMoreSteps) {
 
 TEST(LaterAnswers, TellTheirOwnerWhenSomethingChanges) {
   uint32_t told = 0;
-  Counter waiting;
+  EventLoop loop;
+  CHECK(loop.create({}).ok());
+  Counter waiting, late;
+  AnswerWatch watch;
+  watch.create(loop, 0, waiting, late);
   ordered.set_owner({.changed = [](void* count) noexcept { ++*static_cast<uint32_t*>(count); },
                      .context = &told,
-                     .waiting_count = &waiting});
+                     .watch = &watch});
   give(ordered, "later 1\nlater 2\nwait 3\n");
   LONGS_EQUAL(0, told);
-  LONGS_EQUAL(2, waiting.read());
+  LONGS_EQUAL(3, waiting.read());  // and the session
   ordered.finish(0);
   LONGS_EQUAL(1, told);
-  LONGS_EQUAL(1, waiting.read());
+  LONGS_EQUAL(2, waiting.read());
   ordered.go_on();
   LONGS_EQUAL(2, told);
+  LONGS_EQUAL(1, waiting.read());
   ordered.finish(0);
   LONGS_EQUAL(0, waiting.read());
   // One that is finished within a step changes nothing that the owner does not see anyway.

@@ -426,6 +426,21 @@ class ServerBodies : public SocketsFixture {
     drain();
   }
 
+  // The clock of the timers runs ahead.
+  void counts_answers_that_are_late() {
+    serve();
+    const Client client = connect();
+    client->say("later\n");
+    CHECK(run([&] { return shared.waiting.size() == 1; }));
+    loop->own_timers().expire(monotonic_ns() + 60 * kNsPerSecond);
+    CHECK_EQUAL(1, clients.answers_late.read());
+    CHECK_EQUAL(1, clients.answers_waiting.read());
+    shared.finish();
+    STRCMP_EQUAL("later\n", hear(client, 6).c_str());
+    CHECK_EQUAL(0, clients.answers_late.read());
+    drain();
+  }
+
   // The peer sends nothing more, but still reads.
   void answers_later_to_a_peer_that_has_closed_its_side() {
     serve();
@@ -514,6 +529,7 @@ class ServerBodies : public SocketsFixture {
   BP_BOTH_BACKENDS(theme, ADrainReachesAPeerThatSends, drain_reaches_a_peer_that_sends())    \
   BP_BOTH_BACKENDS(theme, DrainsWithoutConnections, drain_of_nothing())                      \
   BP_BOTH_BACKENDS(theme, AnswersLater, answers_later())                                     \
+  BP_BOTH_BACKENDS(theme, CountsAnswersThatAreLate, counts_answers_that_are_late())          \
   BP_BOTH_BACKENDS(theme, AnswersLaterToAPeerThatHasClosedItsSide,                           \
                    answers_later_to_a_peer_that_has_closed_its_side())                       \
   BP_BOTH_BACKENDS(theme, KeepsTheConnectionOfAPeerThatVanishes,                             \

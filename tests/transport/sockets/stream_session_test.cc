@@ -306,10 +306,8 @@ TEST(StreamSession, KeepsBytesInPlaceIfToldSo) {
 TEST(StreamSession, MayWaitBehindItsPeer) {
   Keeping keeping;
   int changed_count = 0;
-  Counter waiting;
-  keeping.set_owner({.changed = [](void* count) { ++*static_cast<int*>(count); },
-                     .context = &changed_count,
-                     .waiting_count = &waiting});
+  keeping.set_owner(
+      {.changed = [](void* count) { ++*static_cast<int*>(count); }, .context = &changed_count});
   keeping.leave();
   CHECK(keeping.is_waiting());
   keeping.go_on();
