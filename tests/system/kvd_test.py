@@ -171,6 +171,26 @@ def slow_reader(box, sockets):
 
 
 @test(sockets=BACKENDS)
+def a_value_behind_a_reply_that_waits(box, sockets):
+    """A set comes while a long reply is being sent, and the rest of its value comes afterwards."""
+    appliance = start(box, sockets)
+    client = Client(box, appliance, receive_buffer_bytes=4096)
+    big, value = os.urandom(MIB), os.urandom(100_000)
+    expect(client.store(b"big", big), b"STORED\r\n", "a set")
+    for part in (0, 1, 1000):
+        requests = b"get big\r\n" * 8 + b"set key 0 0 %d\r\n" % len(value) + value[:part]
+        wanted = appliance.counter("received_bytes") + len(requests)
+        client.send(requests)
+        wait_for(lambda wanted=wanted: appliance.counter("received_bytes") == wanted, "all of it")
+        reply = b"VALUE big 0 %d\r\n" % MIB + big + b"\r\nEND\r\n"
+        expect_true(client.input.read(8 * len(reply)) == reply * 8, "eight replies")
+        client.send(value[part:] + b"\r\n")
+        expect(client.line(), b"STORED\r\n", f"a set whose value came after {part} bytes")
+        expect_true(client.get(b"key") == value, "a get is what was set")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
 def malformed_lines(box, sockets):
     """Each malformed line is answered as in memcached, and the connection continues, except after
     an endless line."""

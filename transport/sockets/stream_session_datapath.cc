@@ -47,6 +47,7 @@ StreamSession::Input StreamSession::input() noexcept {
   BP_KEEPS_VALID(*this);
   if (is_over_) return {input_pieces_, 0, 0};
   uint32_t count = 0;
+  input_fill_bytes_ = fill_left_;
   if (fill_left_ > 0) input_pieces_[count++] = {fill_end_ - fill_left_, fill_left_};
   // Moves the rest to the front if it is empty, or ends in the second half of the buffer.
   if (begin_ > 0 && !is_arrived_kept_ && (begin_ == end_ || end_ > input_.size() / 2)) {
@@ -61,12 +62,26 @@ StreamSession::Input StreamSession::input() noexcept {
 void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
   BP_KEEPS_VALID(*this);
   BP_ASSERT(bytes > 0 && bytes <= fill_left_ + (input_.size() - end_));
-  const uint64_t filled = std::min(bytes, fill_left_);
-  fill_left_ -= filled;
-  end_ += static_cast<uint32_t>(bytes - filled);
+  if (fill_left_ > 0) bytes = fill_arrived(bytes);
+  end_ += static_cast<uint32_t>(bytes);
   // Requests that wait behind a send keep the time of their arrival.
   if (is_starved_) received_ns_ = now_ns;
   run(now_ns);
+}
+
+// Returns how many of the arrived bytes are left for the input buffer, from end_ on. A step may have
+// called fill() after input(): then its bytes have arrived in the buffer as well.
+uint64_t StreamSession::fill_arrived(uint64_t bytes) noexcept {
+  const uint64_t in_place = std::min(bytes, input_fill_bytes_);
+  fill_left_ -= in_place;
+  const uint64_t rest = bytes - in_place;
+  const uint64_t copied = std::min(rest, fill_left_);
+  if (copied == 0) return rest;
+  BP_DCHECK(begin_ == end_);
+  std::memcpy(fill_end_ - fill_left_, input_.data() + end_, copied);
+  fill_left_ -= copied;
+  begin_ = end_ += static_cast<uint32_t>(copied);
+  return rest - copied;
 }
 
 void StreamSession::run(uint64_t now_ns) noexcept {

@@ -257,6 +257,7 @@ class StreamSession {
 
   void run(uint64_t now_ns) noexcept;
   void begin_wait() noexcept;
+  uint64_t fill_arrived(uint64_t bytes) noexcept;
   void finished(LaterAnswer& answer, uint64_t now_ns) noexcept;
 
   const std::span<char> input_;
@@ -276,6 +277,7 @@ class StreamSession {
   const char* foreign_ = nullptr;
   char* fill_end_ = nullptr;
   uint64_t fill_left_ = 0;
+  uint64_t input_fill_bytes_ = 0;  // how many bytes of input() are for fill()
   uint64_t skip_bytes_ = 0;
   uint64_t wanted_bytes_ = 0;
   uint32_t begin_ = 0;  // the filled part of the input buffer: from begin_ to end_

@@ -2,7 +2,9 @@
 // loans, peers that do not read, and times.
 #include "transport/sockets/stream_session_datapath.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -101,6 +103,29 @@ TEST(StreamSession, AnyPiecesSayTheSame) {
     CHECK(session.filled == std::string(500, 'f'));
   }
   LONGS_EQUAL(6, session.back.size());
+}
+
+// The socket receives into the buffer while a reply is being sent. Then the reply is sent, and the
+// next step fills memory: its bytes are in the buffer already, or still arrive there.
+TEST(StreamSession, FillsFromAReceiveThatBeganBeforeIt) {
+  for (const std::string body : {"cdefghij", "cde", "cdefghijnext\n"}) {
+    std::string_view text = "lend\nfill 10\nab";
+    give(&text, 5);
+    CHECK(!session.replies().empty());
+    give(&text);
+    CHECK(text.empty());
+    const StreamSession::Input input = session.input();
+    LONGS_EQUAL(1, input.piece_count);
+    session.sent(1000);
+    CHECK(session.filled == "ab????????");
+    std::memcpy(input.pieces[0].iov_base, body.data(), body.size());
+    session.received(body.size(), 1000);
+    CHECK(session.is_valid());
+    text = std::string_view("fghij").substr(body == "cde" ? 0 : 5);
+    if (!text.empty()) give(&text);
+    CHECK(session.filled == "abcdefghij");
+    CHECK_EQUAL("filled\n" + body.substr(std::min<size_t>(body.size(), 8)), take());
+  }
 }
 
 TEST(StreamSession, ABatchIsAnsweredByOneSend) {
