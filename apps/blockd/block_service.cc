@@ -149,7 +149,8 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   for (const uint32_t each : volume_shards_) plan.sources(each, 1);
   plan.counters<nbd::ConnectionCounters>("connections");
   plan.tls(shard, settings_.max_connections, settings_.tls,
-           {.heap_owner = TlsCredentials::kHeapOwner});
+           {.heap_owner = TlsCredentials::kHeapOwner,
+            .handshake_ns_max = 0});  // a part of the negotiation, whose time is limited
   plan.listen("listen", settings_.listen, settings_.image_listen);
   plan_trace(plan);
   drives_.clear();

@@ -194,7 +194,8 @@ Result<StreamLayers*> ServiceContext::tls(uint32_t shard) {
                               .counters = counted,
                               .memory = memory,
                               .local = use_if(plain_text != PlainText::kRefused),
-                              .elsewhere = use_if(plain_text == PlainText::kAllowed)});
+                              .elsewhere = use_if(plain_text == PlainText::kAllowed),
+                              .handshake_ns_max = need->handshake_ns_max});
   return layers.get();
 }
 

@@ -158,7 +158,8 @@ Result<void> HttpService::secure(ServiceContext& context) {
   layer_memory_ = std::make_unique_for_overwrite<CacheLine[]>(bytes / sizeof(CacheLine));
   layers_ = tls_->make_layers({.sockets = &thread_.sockets(),
                                .counters = counters,
-                               .memory = {layer_memory_[0].bytes, bytes}});
+                               .memory = {layer_memory_[0].bytes, bytes},
+                               .handshake_ns_max = kUsualPatience.slow_ns_max});
   thread_.add_source(*layers_, "TLS");
   BP_TRY_ASSIGN(const auto owner, heap_owner(OwnerName(kHeapOwner)));
   // A [[limit]] of the configuration is set later.

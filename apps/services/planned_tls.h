@@ -25,6 +25,7 @@ struct TlsShardNeed {
   uint32_t connection_count = 0;
   OwnerName streams = {};     // the carve of their layers
   std::string counters = {};  // the instance of their counters
+  uint64_t handshake_ns_max = 0;
 };
 
 // TLS of one service.

@@ -332,8 +332,8 @@ void ServicePlan::tls(uint32_t shard, uint32_t connection_count, const TlsFiles&
   }
   const bool is_first = needs_.tls->shards.empty();
   const std::string what = is_first ? "tls" : "tls-" + std::to_string(shard);
-  needs_.tls->shards.push_back(
-      {shard, connection_count, OwnerName(what, needs_.name), terms.counters});
+  needs_.tls->shards.push_back({shard, connection_count, OwnerName(what, needs_.name),
+                                terms.counters, terms.handshake_ns_max});
   if (files.is_empty()) return;
   if (tls_part() == nullptr) {
     return refuse(doing, "this program has no TLS linked in",

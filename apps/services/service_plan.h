@@ -26,6 +26,7 @@
 #include "apps/services/planned_tls.h"
 #include "pinned_pool/plan.h"
 #include "platform/counter_table.h"
+#include "platform/units.h"
 #include "transport/sockets/datagram_socket.h"
 #include "transport/sockets/socket_address.h"
 
@@ -74,10 +75,13 @@ struct ListenTerms {
 
 // The differences between services with TLS. `heap_owner`: OpenSSL's memory is charged to it;
 // nullptr: "heap:tls-NAME". `counters`: the instance of the shard's TlsCounters, if the service has
-// TLS on several shards.
+// TLS on several shards. `handshake_ns_max`: a client that has begun TLS, or must, and does not end
+// the handshake in this time is disconnected, counted (tls_failed_late) and logged; 0: the service
+// sees to that itself.
 struct TlsTerms {
   const char* heap_owner = nullptr;
   std::string counters = {};
+  uint64_t handshake_ns_max = 10 * kNsPerSecond;
 };
 
 // Addresses under one key of a service's table.

@@ -27,6 +27,7 @@ struct TlsLayersOptions {
   std::span<std::byte> memory;           // TlsStreams::bytes_for() the connections
   LayerUse local = LayerUse::kRequired;  // on listeners that only this machine can reach
   LayerUse elsewhere = LayerUse::kRequired;
+  uint64_t handshake_ns_max = 0;  // TlsEnvironment
 };
 
 // The server's end of TLS. Threads: main thread for all functions; layers belong to their loop.

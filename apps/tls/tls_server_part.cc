@@ -27,7 +27,8 @@ class OpenSslServer final : public TlsServer {
                                         .credentials = &credentials_,
                                         .counters = options.counters,
                                         .log_limit = &log_limits_.emplace_back(10),
-                                        .where = where_.c_str()};
+                                        .where = where_.c_str(),
+                                        .handshake_ns_max = options.handshake_ns_max};
     return std::make_unique<TlsStreams>(environment, options.memory, options.local,
                                         options.elsewhere);
   }

@@ -138,6 +138,21 @@ def in_clear_where_it_is_refused(box, sockets, transport):
 
 
 @test(sockets=BACKENDS)
+def handshakes_that_take_too_long(box, sockets):
+    """Clients that do not end their handshake are disconnected after ten seconds, no others."""
+    appliance, folder = start_secure(box, sockets, plain_text="refused")
+    client = SecureClient(box, appliance, folder)
+    silent, begun = Client(box, appliance), Client(box, appliance, "unix")
+    begun.send(b"\x16\x03\x01\x02\x00\x01")  # a record of 512 bytes, which do not follow
+    expect(silent.line(), b"", "what a client hears that says nothing")
+    expect(begun.line(), b"", "what one hears that has begun")
+    expect(appliance.counter("tls_failed_late"), 2, "handshakes that took too long")
+    expect_in("took too long for the handshake", appliance.log_text(), "the log")
+    expect(client.store(b"key", b"x"), b"STORED\r\n", "a set of a client that was silent since")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
 def certificates_of_clients(box, sockets):
     """A client without a certificate is refused, and hears why, though it is already sending."""
     folder = make_certificates(box)

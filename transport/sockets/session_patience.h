@@ -15,8 +15,8 @@ namespace bedplate {
 
 // 0: no limit.
 struct PatienceLimits {
-  // From the beginning of a request, or of a layer's handshake, to its end; and between two times
-  // that the peer takes bytes of replies.
+  // From the beginning of a request to its end, and between two times that the peer takes bytes of
+  // replies. A layer limits the time of its handshakes itself.
   uint64_t slow_ns_max = 0;
   uint64_t idle_ns_max = 0;  // between requests
 
@@ -27,8 +27,8 @@ struct PatienceLimits {
 inline constexpr PatienceLimits kUsualPatience = {.slow_ns_max = 10 * kNsPerSecond,
                                                   .idle_ns_max = 120 * kNsPerSecond};
 
-// kLate: a request is not complete in time. kSlow: the peer does not take its replies, or does not
-// end its handshake. kIdle: no request has come for too long.
+// kLate: a request is not complete in time. kSlow: the peer does not take its replies. kIdle: no
+// request has come for too long.
 enum class PatienceVerdict : uint8_t { kPatient, kLate, kSlow, kIdle };
 
 class SessionPatience {
@@ -71,13 +71,13 @@ class SessionPatience {
   }
 
  private:
-  // The state of a connection: it sends replies; it waits for something else than its peer; it
-  // receives a handshake, or a request; or nothing of that.
-  enum class Kind : uint8_t { kIdle, kSends, kWaits, kShakesHands, kRequests };
+  // The state of a connection: it sends replies; it waits for something else than its peer, or for
+  // a handshake; it receives a request; or nothing of that.
+  enum class Kind : uint8_t { kIdle, kSends, kWaits, kRequests };
 
   static Kind kind_of(const StreamSession& session, const StreamSession::Progress& progress,
                       const Connection& connection) noexcept {
-    if (connection.is_in_handshake) return Kind::kShakesHands;
+    if (connection.is_in_handshake) return Kind::kWaits;
     if (connection.is_sending) return Kind::kSends;
     if (session.is_waiting()) return Kind::kWaits;
     return progress.has_begun && !session.is_over() ? Kind::kRequests : Kind::kIdle;

@@ -37,7 +37,8 @@ class StreamLayer {
 
   // Starts outer.receive, outer.send. Requires: the operation is not in flight; say_end() was not
   // called. -EPROTO: the layer has failed, by the peer's doing; it has told the peer why, the bytes
-  // of later operations do not move, and the socket below it is whole.
+  // of later operations do not move, and the socket below it is whole. -ETIMEDOUT: it took the peer
+  // too long to begin.
   virtual void receive() noexcept = 0;
   virtual void send() noexcept = 0;
   // As StreamSockets::end_receive. Requires: the receive is in flight.

@@ -15,6 +15,7 @@ struct alignas(kCacheLineBytes) TlsCounters {
   Counter failed_refused;
   Counter failed_memory;
   Counter failed_gone;
+  Counter failed_late;
   // Sessions that failed after the handshake, for any cause: altered data, no memory, an alert.
   Counter broken_records;
   Counter read_bytes;  // decrypted bytes
@@ -54,6 +55,12 @@ inline void describe(CounterTable& table, TlsCounters& c) {
       .alert_as_it_grows(
           "{tls_failed_gone} clients left during the handshake so far: check their logs, and "
           "the network between");
+  table
+      .counter("tls_failed_late", c.failed_late, "handshakes",
+               "Failed handshakes: the client took too long, and was disconnected.")
+      .alert_as_it_grows(
+          "{tls_failed_late} clients did not end their TLS handshake in time so far: check which "
+          "programs connect here, and the network between");
   table
       .counter(
           "tls_broken_records", c.broken_records, "connections",

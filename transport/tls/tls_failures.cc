@@ -15,6 +15,7 @@ void count_handshake(TlsFailure failure, TlsCounters& counters) noexcept {
     case TlsFailure::kRefused: return counters.failed_refused.add(1);
     case TlsFailure::kMemory: return counters.failed_memory.add(1);
     case TlsFailure::kGone: return counters.failed_gone.add(1);
+    case TlsFailure::kLate: return counters.failed_late.add(1);
   }
 }
 

@@ -49,6 +49,7 @@ const char* to_text(TlsFailure failure) noexcept {
     case TlsFailure::kRefused: return "the client refused our key, certificate or ciphers";
     case TlsFailure::kMemory: return "the memory for TLS is used up";
     case TlsFailure::kGone: return "the client left in the middle of the handshake";
+    case TlsFailure::kLate: return "the client took too long for the handshake";
   }
   return "?";
 }
@@ -205,6 +206,13 @@ TlsSession::Outcome TlsSession::fail_as_told() noexcept {
     text = "it is plain HTTP";
   }
   return fail(cause_of(error, is_established_), text);
+}
+
+void TlsSession::give_up() noexcept {
+  BP_ASSERT(is_begun() && !is_established_);
+  if (failure_ != TlsFailure::kNone) return;
+  const char* text = input_end_ == 0 ? "it has sent nothing" : "it has not sent all of its part";
+  (void)fail(TlsFailure::kLate, text);
 }
 
 // The outcome of a call that moved nothing, from the library's answer.

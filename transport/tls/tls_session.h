@@ -34,6 +34,7 @@ enum class TlsFailure : uint8_t {
   kRefused,      // the peer rejects our credentials
   kMemory,       // the memory limit of the credentials' owner is reached
   kGone,         // the peer left during the handshake
+  kLate,         // give_up()
 };
 const char* to_text(TlsFailure failure) noexcept;
 
@@ -93,6 +94,9 @@ class TlsSession {
   // Continues the handshake. Requires: it is not complete.
   Outcome handshake() noexcept;
   bool is_established() const noexcept { return is_established_; }
+  // The handshake takes too long: the session has failed, unless it had failed before. Requires: it
+  // is not complete.
+  void give_up() noexcept;
 
   // The result of read() and write(): `bytes` were moved to or from `memory`.
   struct Moved {

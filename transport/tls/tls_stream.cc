@@ -20,10 +20,15 @@ TlsStream::TlsStream(TlsStreams& all) noexcept : all_(all), environment_(all.env
 }
 
 bool TlsStream::is_valid() const noexcept {
-  if (!is_open()) return !is_in_flight() && !is_attached_ && !session_.is_begun();
+  if (!is_open()) {
+    return !is_in_flight() && !is_attached_ && !session_.is_begun() && !is_limited();
+  }
   if (is_in_flight() && !is_attached_) return false;
   if (is_aborted_ && (receive_end_ > 0 || send_end_ > 0)) return false;
   if (has_said_end_ && (outer_->receive.is_in_flight || outer_->send.is_in_flight)) return false;
+  if (is_limited() && (session_.is_established() || receive_end_ <= 0 || has_said_end_)) {
+    return false;
+  }
   return session_.is_begun() && is_moving_valid() && session_.is_valid();
 }
 
@@ -60,7 +65,11 @@ void TlsStream::open(StreamSocket& outer, std::span<const std::byte> early,
   inner_.fd = outer.fd;
   const int outcome = environment_.sockets->attach(inner_);
   is_attached_ = outcome == 0;
-  if (!is_attached_) receive_end_ = send_end_ = -outcome;
+  if (is_attached_) {
+    all_.handshakes().begin(*this);
+  } else {
+    receive_end_ = send_end_ = -outcome;
+  }
   session_.begin(*environment_.credentials, input_, output_);
   if (!early.empty()) {
     std::memcpy(input_, early.data(), early.size());
@@ -95,15 +104,15 @@ void TlsStream::end_receive() noexcept {
   wake();
 }
 
-void TlsStream::abort() noexcept {
+// Nothing moves any more: operations end with `result`, unless they have an end already.
+void TlsStream::abort_with(int64_t result) noexcept {
   BP_DCHECK(is_own_thread());
   BP_KEEPS_VALID(*this);
   BP_ASSERT(is_open());
-  // The user gives up a peer that is late with its handshake.
-  if (is_in_handshake() && receive_end_ > 0) environment_.counters->failed_gone.add(1);
   is_aborted_ = true;
-  if (receive_end_ > 0) receive_end_ = -ECONNABORTED;
-  if (send_end_ > 0) send_end_ = -ECONNABORTED;
+  all_.handshakes().end(*this);
+  if (receive_end_ > 0) receive_end_ = result;
+  if (send_end_ > 0) send_end_ = result;
   environment_.sockets->abort(inner_);
   wake();
 }
@@ -125,6 +134,7 @@ void TlsStream::received(void* context, int64_t result) noexcept {
   } else if (result == -ECANCELED) {
     self.has_all_ = true;
   } else if (self.receive_end_ > 0) {
+    self.all_.handshakes().end(self);
     self.receive_end_ = result;
   }
   self.advance_all();
@@ -165,7 +175,10 @@ void TlsStream::advance_all() noexcept {
 
 void TlsStream::shake_hands() noexcept {
   switch (session_.handshake()) {
-    case TlsSession::Outcome::kDone: environment_.counters->handshakes.add(1); return;
+    case TlsSession::Outcome::kDone:
+      all_.handshakes().end(*this);
+      environment_.counters->handshakes.add(1);
+      return;
     case TlsSession::Outcome::kFailed: return failed();
     default: return;
   }
@@ -262,14 +275,24 @@ void TlsStream::finish(SocketOperation& operation, int64_t result) noexcept {
 
 void TlsStream::failed() noexcept {
   BP_DCHECK(session_.failure() != TlsFailure::kNone);
+  all_.handshakes().end(*this);
   receive_end_ = send_end_ = -EPROTO;
   tell_tls_failure(session_, inner_.fd, environment_.counters, environment_.log_limit,
                    environment_.where);
 }
 
+void TlsStream::handshake_overdue() noexcept {
+  BP_DCHECK(is_open() && !is_limited() && !session_.is_established());
+  session_.give_up();
+  tell_tls_failure(session_, inner_.fd, environment_.counters, environment_.log_limit,
+                   environment_.where);
+  abort_with(-ETIMEDOUT);
+}
+
 bool TlsStream::say_end() noexcept {
   BP_DCHECK(is_own_thread() && is_open());
   BP_KEEPS_VALID(*this);
+  all_.handshakes().end(*this);
   BP_ASSERT(!outer_->receive.is_in_flight && !outer_->send.is_in_flight);
   if (!std::exchange(has_said_end_, true) && send_end_ > 0) {
     session_.close_notify();

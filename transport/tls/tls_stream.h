@@ -3,6 +3,9 @@
 //
 // The first receive includes the handshake; sends wait for its end.
 //
+// A handshake that takes longer than the environment allows is given up: the operations in flight
+// end with -ETIMEDOUT, and nothing moves any more.
+//
 // Nothing completes from within receive(), send() and the like: they ask for run(), which
 // TlsStreams, the poll source of all streams, calls. Received bytes lie in one planned buffer,
 // bytes to send in another. The stream reads only while its user receives, or while a send needs
@@ -11,16 +14,19 @@
 // Invariants, which is_valid() looks at around each call: 1. The socket receives into the input
 // only when all of the input is used up. 2. The bytes being sent are part of the pending ones. 3. A
 // closed stream has no socket, and no session of the library. 4. After an abort both directions
-// have ended. 5. While the stream announces its end, no operation of its user is in flight. Checked
-// elsewhere: 6. After a failure no more plain text moves, and operations in flight end after the
-// socket's operations. (read_some, write_some, end_operations)
+// have ended. 5. While the stream announces its end, no operation of its user is in flight. 6. Only
+// a handshake that goes on has its time limited. Checked elsewhere: 7. After a failure no more
+// plain text moves, and operations in flight end after the socket's operations. (read_some,
+// write_some, end_operations)
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
 #include "platform/log_limit.h"
 #include "platform/units.h"
+#include "transport/loop/time_limit.h"
 #include "transport/sockets/stream_layer.h"
 #include "transport/sockets/stream_sockets.h"
 #include "transport/tls/tls_counters.h"
@@ -35,12 +41,14 @@ struct TlsEnvironment {
   TlsCounters* counters = nullptr;
   LogLimit* log_limit = nullptr;
   const char* where = "";  // in the log: "[server]"
+  // How long a handshake may take, from open() on; 0: the users of the streams see to that.
+  uint64_t handshake_ns_max = 0;
 };
 
 class TlsStreams;
 
 // Lies in planned memory. Threads: the shard of the sockets.
-class TlsStream final : public StreamLayer {
+class TlsStream final : public StreamLayer, public Limited {
  public:
   // `all`: outlives this.
   explicit TlsStream(TlsStreams& all) noexcept;
@@ -51,7 +59,7 @@ class TlsStream final : public StreamLayer {
   void receive() noexcept override;
   void send() noexcept override;
   void end_receive() noexcept override;
-  void abort() noexcept override;
+  void abort() noexcept override { abort_with(-ECONNABORTED); }
   bool say_end() noexcept override;
   bool is_certified() const noexcept override;
   bool is_in_handshake() const noexcept override;
@@ -60,6 +68,8 @@ class TlsStream final : public StreamLayer {
 
   // Goes on, after one of the above has asked for it. Threads and callers: TlsStreams alone.
   void run() noexcept;
+  // The handshake has taken too long. Threads and callers: TlsStreams alone.
+  void handshake_overdue() noexcept;
 
   bool is_valid() const noexcept;
 
@@ -73,6 +83,7 @@ class TlsStream final : public StreamLayer {
   static void received(void* self, int64_t result) noexcept;
   static void sent(void* self, int64_t result) noexcept;
   void wake() noexcept;
+  void abort_with(int64_t result) noexcept;
   void wake_if_it_ends() noexcept;
   void advance_all() noexcept;
 

@@ -13,6 +13,10 @@ TlsStreams::TlsStreams(const TlsEnvironment& environment, std::span<std::byte> m
   BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kCacheLineBytes == 0);
   BP_ASSERT(environment.sockets != nullptr && environment.credentials != nullptr);
   BP_ASSERT(environment.counters != nullptr && environment.log_limit != nullptr);
+  handshakes_.create(
+      environment.sockets->loop(), environment.handshake_ns_max,
+      [](void*, Limited& late) noexcept { static_cast<TlsStream&>(late).handshake_overdue(); },
+      nullptr);
 }
 
 bool TlsStreams::is_valid() const noexcept {
@@ -20,7 +24,8 @@ bool TlsStreams::is_valid() const noexcept {
     const auto* place = reinterpret_cast<const std::byte*>(&stream);
     return place >= memory_.data() && place < memory_.data() + bytes_for(made_count_);
   };
-  return bytes_for(made_count_) <= memory_.size() && woken_.count(made_count_, is_made).has_value();
+  return bytes_for(made_count_) <= memory_.size() &&
+         woken_.count(made_count_, is_made).has_value() && handshakes_.is_valid();
 }
 
 TlsStream& TlsStreams::make_stream() noexcept {

@@ -1,8 +1,8 @@
 // TlsStreams: the TLS of a server's connections on one shard. It makes their streams, in planned
 // memory, and calls those that have asked to go on, when the loop polls it.
 //
-// Invariant, which is_valid() looks at around each poll: the woken streams are among those that
-// were made.
+// Invariants, which is_valid() looks at around each poll: 1. The woken streams are among those that
+// were made. 2. The limit on handshakes is valid (time_limit.h).
 #pragma once
 
 #include <cstddef>
@@ -12,20 +12,22 @@
 #include "platform/cache_line.h"
 #include "platform/tail_queue.h"
 #include "platform/units.h"
+#include "transport/loop/time_limit.h"
 #include "transport/sockets/stream_layer.h"
 #include "transport/tls/tls_stream.h"
 
 namespace bedplate {
 
-// Threads: make() before the loop runs; then the shard's.
+// Threads: the constructor and make() before the loop runs; then the shard's. Lifetime: as long as
+// the loop runs.
 class TlsStreams final : public StreamLayers {
  public:
   // The memory that `count` streams take.
   static constexpr uint64_t bytes_for(uint64_t count) noexcept { return count * kStrideBytes; }
 
   // `local`, `elsewhere`: the use of TLS on listeners that only this machine can reach, and on all
-  // others. Requires: `memory` is aligned to a cache line. Ownership: `memory`, and all that
-  // `environment` names, outlive this.
+  // others. Before the seal: it allocates a timer's slot. Requires: `memory` is aligned to a cache
+  // line. Ownership: `memory`, and all that `environment` names, outlive this.
   TlsStreams(const TlsEnvironment& environment, std::span<std::byte> memory, LayerUse local,
              LayerUse elsewhere) noexcept;
 
@@ -39,6 +41,8 @@ class TlsStreams final : public StreamLayers {
   const TlsEnvironment& environment() const noexcept { return environment_; }
   // `stream` asks for run(). Called by a stream that is not in the list.
   void wake(TlsStream& stream) noexcept { woken_.push(stream); }
+  // The limit on the time of handshakes; a stream is limited while it is in one.
+  TimeLimit& handshakes() noexcept { return handshakes_; }
 
   bool is_valid() const noexcept;
 
@@ -52,6 +56,7 @@ class TlsStreams final : public StreamLayers {
   const LayerUse elsewhere_;
   uint64_t made_count_ = 0;
   TailQueue<&TlsStream::next_woken> woken_;
+  TimeLimit handshakes_;
 };
 
 }  // namespace bedplate

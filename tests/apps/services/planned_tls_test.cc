@@ -70,11 +70,13 @@ TEST(PlannedTls, HasASegmentOfItsOwnIfThereIsNoneNearby) {
 TEST(PlannedTls, OfSeveralShardsHasPartsOfSeveralNames) {
   const ServiceNeeds needs = planned(cache, [this](ServicePlan& asked) {
     asked.tls(1, 1, files);
-    asked.tls(0, 2, files, {.counters = "main"});
+    asked.tls(0, 2, files, {.counters = "main", .handshake_ns_max = kNsPerSecond});
   });
   STRCMP_EQUAL("tls:cache", needs.tls->shards[0].streams.text);
   STRCMP_EQUAL("tls-0:cache", needs.tls->shards[1].streams.text);
   STRCMP_EQUAL("main", needs.counters[1].instance.c_str());
+  CHECK_EQUAL(10 * kNsPerSecond, needs.tls->shards[0].handshake_ns_max);
+  CHECK_EQUAL(kNsPerSecond, needs.tls->shards[1].handshake_ns_max);
   CHECK_EQUAL(TlsCredentials::heap_bytes(1) + TlsCredentials::heap_bytes(2),
               needs.tls->heap_bytes());
 }

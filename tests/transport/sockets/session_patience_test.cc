@@ -85,12 +85,17 @@ TEST(SessionPatience, RepliesThatAreTakenSlowlyAreTaken) {
   expect(PatienceVerdict::kSlow, 150);
 }
 
-TEST(SessionPatience, AHandshakeHasTheTimeOfARequest) {
+// The layer limits its time.
+TEST(SessionPatience, AHandshakeHasNoLimitHere) {
   connection.is_in_handshake = true;
+  CHECK_FALSE(SessionPatience::is_idle(session, connection));
   expect(PatienceVerdict::kPatient, 10);
   connection.is_sending = true;  // the answer waits for its end
-  expect(PatienceVerdict::kPatient, 109);
-  expect(PatienceVerdict::kSlow, 110);
+  expect(PatienceVerdict::kPatient, 100'000);
+  connection.is_in_handshake = false;
+  expect(PatienceVerdict::kPatient, 100'010);
+  expect(PatienceVerdict::kPatient, 100'109);
+  expect(PatienceVerdict::kSlow, 100'110);
 }
 
 TEST(SessionPatience, ASessionThatWaitsHasNoLimit) {

@@ -152,10 +152,12 @@ class ServerBodies : public SocketsFixture {
   virtual StreamLayers* make_layers() { return nullptr; }
   virtual void adjust(StreamServerOptions* /*options*/) {}
   virtual Client make_client(Fd fd) { return std::make_shared<ServerClient>(std::move(fd)); }
+  // Stores where it listens.
+  virtual Fd make_listener(sockaddr_in* where) { return listening_socket(where); }
 
   void serve() {
     layers = make_layers();
-    listener = listening_socket(&address);
+    listener = make_listener(&address);
     StreamServerOptions options = {
         .loop = loop.get(), .sockets = sockets.get(), .counters = &clients, .layers = layers};
     adjust(&options);

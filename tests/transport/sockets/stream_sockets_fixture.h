@@ -76,11 +76,11 @@ struct Accepted {
   }
 };
 
-inline Fd listening_socket(sockaddr_in* address) {
+inline Fd listening_socket(sockaddr_in* address, in_addr_t host = INADDR_LOOPBACK) {
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   *address = {};
   address->sin_family = AF_INET;
-  address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address->sin_addr.s_addr = htonl(host);
   socklen_t bytes = sizeof *address;
   const bool listens =
       bind(fd.number(), reinterpret_cast<sockaddr*>(address), sizeof *address) == 0 &&

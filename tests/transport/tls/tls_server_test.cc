@@ -34,6 +34,12 @@ class TlsServerClient final : public ServerClient {
     send_all(std::exchange(tls_.sent, ""));
     return outcome;
   }
+  // Reads, and does not go on with the handshake.
+  void hear_what_comes() {
+    char buffer[4096];
+    has_heard_something |= recv(fd.number(), buffer, sizeof buffer, MSG_DONTWAIT) > 0;
+  }
+  bool has_heard_something = false;
 
  private:
   std::string encoded(const std::string& text) override {
@@ -65,11 +71,7 @@ class TlsServerBodies : public ServerBodies {
   StreamMemory memory_of_streams{TlsStreams::bytes_for(kConnections)};
   std::unique_ptr<TlsStreams> streams;
   LayerUse use = LayerUse::kRequired;
-  uint64_t slow_ns_max = 0;
-
-  void adjust(StreamServerOptions* options) override {
-    options->patience.slow_ns_max = slow_ns_max;
-  }
+  uint64_t handshake_ns_max = 0;
 
   StreamLayers* make_layers() override {
     std::vector<Error> problems;
@@ -80,7 +82,8 @@ class TlsServerBodies : public ServerBodies {
                                         .credentials = &credentials,
                                         .counters = &tls_counters,
                                         .log_limit = &log_limit,
-                                        .where = "[server]"};
+                                        .where = "[server]",
+                                        .handshake_ns_max = handshake_ns_max};
     streams = std::make_unique<TlsStreams>(environment, memory_of_streams.aligned(), use,
                                            LayerUse::kRequired);
     return streams.get();
@@ -99,6 +102,11 @@ class TlsServerBodies : public ServerBodies {
     CHECK_EQUAL(6, tls_counters.written_bytes.read());
     drain();
   }
+
+  Fd make_listener(sockaddr_in* where) override {
+    return listening_socket(where, at_all_addresses ? INADDR_ANY : INADDR_LOOPBACK);
+  }
+  bool at_all_addresses = false;
 
   // OpenSSL has no answer to what is no TLS. The client, which goes on sending, sees the end and no
   // reset.
@@ -142,17 +150,94 @@ class TlsServerBodies : public ServerBodies {
     drain();
   }
 
-  // A handshake has the time limit of a request, from its first byte.
-  void late_in_the_handshake() {
-    slow_ns_max = 20 * kNsPerMs;
+  // A client has said nothing, another one waits in mid-handshake; a third one is served.
+  void handshakes_take_too_long() {
+    handshake_ns_max = 3600 * kNsPerSecond;
     serve();
+    const Client served = connect();
     const Client silent = add(std::make_shared<ServerClient>(connect_to(address)));
-    const Client half = add(std::make_shared<ServerClient>(connect_to(address)));
-    half->say(std::string("\x16\x03\x01\x02\x00", 5));
-    STRCMP_EQUAL("", hear_all(half).c_str());
-    CHECK_EQUAL(1, tls_counters.failed_gone.read());
-    CHECK_EQUAL(1, clients.connections_timed_out.read());
-    CHECK_FALSE(silent->has_ended());
+    auto begun = std::make_shared<TlsServerClient>(connect_to(address), kSharedKey);
+    add(begun);
+    begun->shake_hands();
+    CHECK(run([&] { return clients.connections_open.read() == 3; }));
+    loop->own_timers().expire(monotonic_ns() + 2 * handshake_ns_max);
+    CHECK(run([&] { return clients.connections_open.read() == 1; }));
+    CHECK_EQUAL(2, tls_counters.failed_late.read());
+    CHECK_EQUAL(0, tls_counters.failed_gone.read());
+    served->say("still\n");
+    STRCMP_EQUAL("still\n", hear(served, 6).c_str());
+    for (const Client& client : {silent, Client(begun)}) client->fd.close();
+    drain();
+  }
+
+  // One that has not said if it speaks TLS may be silent: it is a client in clear so far.
+  void handshakes_take_too_long_where_tls_is_offered() {
+    use = LayerUse::kOffered;
+    handshake_ns_max = 3600 * kNsPerSecond;
+    serve();
+    const Client plain = add(std::make_shared<ServerClient>(connect_to(address)));
+    auto begun = std::make_shared<TlsServerClient>(connect_to(address), kSharedKey);
+    add(begun);
+    begun->shake_hands();
+    CHECK(run([&] {
+      begun->hear_what_comes();
+      return begun->has_heard_something;
+    }));
+    loop->own_timers().expire(monotonic_ns() + 2 * handshake_ns_max);
+    CHECK(run([&] { return clients.connections_open.read() == 1; }));
+    CHECK_EQUAL(1, tls_counters.failed_late.read());
+    begun->fd.close();
+    plain->say("plain\n");
+    STRCMP_EQUAL("plain\n", hear(plain, 6).c_str());
+    drain();
+  }
+
+  // Another machine could reach this listener.
+  void in_clear_from_elsewhere() {
+    use = LayerUse::kOffered;
+    at_all_addresses = true;
+    serve();
+    CHECK(streams->use_on(listener.number()) == LayerUse::kRequired);
+    const Client plain = add(std::make_shared<ServerClient>(connect_to(address)));
+    plain->say("plain\n");
+    STRCMP_EQUAL("", hear_all(plain).c_str());
+    LONGS_EQUAL(0, shared.line_count);
+    CHECK_EQUAL(1, tls_counters.failed_protocol.read());
+    plain->fd.close();
+    CHECK(run([&] { return is_empty(); }));
+    connect();
+    drain();
+  }
+
+  // A record of a handshake, by its first byte, and then anything.
+  void garbage_like_a_handshake() {
+    use = LayerUse::kOffered;
+    serve();
+    const Client client = add(std::make_shared<ServerClient>(connect_to(address)));
+    client->say("\x16garbage\n");
+    CHECK(run([&] {
+      client->hear_now();
+      return client->has_ended();
+    }));
+    CHECK_EQUAL(1, tls_counters.failed_protocol.read());
+    LONGS_EQUAL(0, shared.line_count);
+    client->fd.close();
+    CHECK(run([&] { return is_empty(); }));
+    connect();
+    drain();
+  }
+
+  // Requests that came before are answered; nothing is counted as broken.
+  void ends_without_close_notify() {
+    serve();
+    const Client client = connect();
+    client->say("one\nhalf");
+    shutdown(client->fd.number(), SHUT_WR);
+    STRCMP_EQUAL("one\n", hear_all(client).c_str());
+    check_farewell(*client);
+    CHECK(run([&] { return is_empty(); }));
+    CHECK_EQUAL(0, tls_counters.broken_records.read());
+    LONGS_EQUAL(2, shared.line_count);  // "hello" and "one"
     drain();
   }
 
@@ -178,5 +263,10 @@ BP_BOTH_BACKENDS(TlsServer, CountsHandshakesAndBytes, counts())
 BP_BOTH_BACKENDS(TlsServer, RefusesAClientInClear, in_clear())
 BP_BOTH_BACKENDS(TlsServer, RefusesAnotherKey, another_key())
 BP_BOTH_BACKENDS(TlsServer, CountsAClientThatLeavesInTheHandshake, leaves_in_the_handshake())
-BP_BOTH_BACKENDS(TlsServer, EndsAClientThatIsLateInTheHandshake, late_in_the_handshake())
 BP_BOTH_BACKENDS(TlsServer, ServesClientsInClearWhereTlsIsOffered, offered())
+BP_BOTH_BACKENDS(TlsServer, ClosesHandshakesThatTakeTooLong, handshakes_take_too_long())
+BP_BOTH_BACKENDS(TlsServer, LimitsOnlyHandshakesWhereTlsIsOffered,
+                 handshakes_take_too_long_where_tls_is_offered())
+BP_BOTH_BACKENDS(TlsServer, RefusesAClientInClearFromElsewhere, in_clear_from_elsewhere())
+BP_BOTH_BACKENDS(TlsServer, RefusesGarbageThatBeginsAsAHandshake, garbage_like_a_handshake())
+BP_BOTH_BACKENDS(TlsServer, AnswersAClientThatEndsWithoutCloseNotify, ends_without_close_notify())

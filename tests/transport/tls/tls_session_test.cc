@@ -141,6 +141,26 @@ TEST(TlsSession, RefusesAnotherKeyAndAnotherName) {
 }
 
 // Each cipher that clients of TLS 1.2 may have.
+TEST(TlsSession, GivesUpAHandshakeOnce) {
+  load(shared_keys());
+  client->share("alice", kSharedKey);
+  client->start();
+  begin();
+  client->handshake();
+  bring(10);
+  CHECK(session.handshake() == Outcome::kMore);
+  session.give_up();
+  STRCMP_EQUAL(to_text(TlsFailure::kLate), to_text(session.failure()));
+  STRCMP_EQUAL("it has not sent all of its part", session.failure_text());
+  CHECK(session.handshake() == Outcome::kFailed);
+  session.give_up();
+  session.end();
+  begin();
+  session.give_up();
+  STRCMP_EQUAL("it has sent nothing", session.failure_text());
+  session.end();
+}
+
 TEST(TlsSession, SpeaksTheVersionBefore) {
   TlsFiles files = certificates();
   files.shared_keys = shared_keys().shared_keys;

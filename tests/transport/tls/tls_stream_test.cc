@@ -33,6 +33,7 @@ class TlsStreamBodies : public SocketsFixture {
   TlsStream* stream = nullptr;
   std::unique_ptr<TlsClient> client = std::make_unique<TlsClient>();
   uint32_t said_end_count = 0;
+  uint64_t handshake_ns_max = 0;
 
   void begin() {
     client->share("alice", kSharedKey);
@@ -48,7 +49,8 @@ class TlsStreamBodies : public SocketsFixture {
                                         .credentials = &credentials,
                                         .counters = &tls_counters,
                                         .log_limit = &log_limit,
-                                        .where = "[server]"};
+                                        .where = "[server]",
+                                        .handshake_ns_max = handshake_ns_max};
     log_limit.try_pass("[server]");  // uses up the limit: failures on purpose are not logged
     streams = std::make_unique<TlsStreams>(environment, memory_of_streams.aligned(),
                                            LayerUse::kOffered, LayerUse::kRequired);
@@ -172,20 +174,6 @@ class TlsStreamBodies : public SocketsFixture {
     CHECK_FALSE(stream->is_in_handshake() || stream->is_certified());
   }
 
-  // Its user gives up a client in the middle of the handshake, once; the counter has it.
-  void given_up_in_the_handshake() {
-    begin();
-    std::byte memory[16];
-    client->handshake();
-    client->sent.resize(5);
-    receive_by_tls(memory, sizeof memory);
-    CHECK(run([&] { return stream->is_in_handshake(); }));
-    stream->abort();
-    stream->abort();
-    CHECK(run([&] { return ours.receive_count == 1; }));
-    CHECK_EQUAL(1, tls_counters.failed_gone.read());
-  }
-
   // Bytes that no receive takes wait in the client.
   void back_pressure() {
     begin();
@@ -271,6 +259,55 @@ class TlsStreamBodies : public SocketsFixture {
     CHECK(run([&] { return ours.receive_count == 1; }));
     CHECK(ours.received < 0);
     LONGS_EQUAL(1, tls_counters.failed_gone.read());
+  }
+
+  // The clock of the timers runs ahead.
+  void let_the_handshakes_time_pass() {
+    loop->own_timers().expire(loop->look_at_clock() + handshake_ns_max);
+  }
+
+  // A part of the client's first message has come; the user receives and sends.
+  void handshake_takes_too_long() {
+    handshake_ns_max = 3600 * kNsPerSecond;
+    begin();
+    std::vector<std::byte> memory(1000);
+    receive_by_tls(memory.data(), memory.size());
+    send_by_tls(memory.data(), 100);
+    client->handshake();
+    client->sent.resize(10);
+    CHECK(run([&] { return client->sent.empty() && unread_bytes(ours_fd.number()) == 0; }));
+    let_the_handshakes_time_pass();
+    CHECK(run([&] { return ours.receive_count == 1 && ours.send_count == 1; }));
+    LONGS_EQUAL(-ETIMEDOUT, ours.received);
+    LONGS_EQUAL(-ETIMEDOUT, ours.sent);
+    LONGS_EQUAL(1, tls_counters.failed_late.read());
+    LONGS_EQUAL(0, tls_counters.failed_gone.read());
+    std::byte none;
+    LONGS_EQUAL(0, recv(peer.number(), &none, 1, 0));  // the client sees the end
+  }
+
+  // The time counts while nothing is in flight, too: the next operation ends.
+  void silence_takes_too_long() {
+    handshake_ns_max = 3600 * kNsPerSecond;
+    begin();
+    let_the_handshakes_time_pass();
+    LONGS_EQUAL(1, tls_counters.failed_late.read());
+    std::vector<std::byte> memory(1000);
+    receive_by_tls(memory.data(), memory.size());
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    LONGS_EQUAL(-ETIMEDOUT, ours.received);
+  }
+
+  void handshake_in_time() {
+    handshake_ns_max = 3600 * kNsPerSecond;
+    begin();
+    std::vector<std::byte> memory(1000);
+    agree(memory.data(), memory.size());
+    let_the_handshakes_time_pass();
+    client->write("hello");
+    CHECK(run([&] { return ours.receive_count == 1; }));
+    LONGS_EQUAL(5, ours.received);
+    LONGS_EQUAL(0, tls_counters.failed_late.read());
   }
 
   void changed_record() {
@@ -463,13 +500,15 @@ class TlsStreamBodies : public SocketsFixture {
 BP_GROUPS_OF_BOTH_BACKENDS(TlsStream, TlsStreamBodies);
 BP_BOTH_BACKENDS(TlsStream, MovesBytesInBothDirections, both_directions())
 BP_BOTH_BACKENDS(TlsStream, KnowsItsHandshake, handshake_and_certificate())
-BP_BOTH_BACKENDS(TlsStream, CountsAClientThatIsGivenUpInTheHandshake, given_up_in_the_handshake())
 BP_BOTH_BACKENDS(TlsStream, LeavesWithThePeerWhatIsNotWanted, back_pressure())
 BP_BOTH_BACKENDS(TlsStream, SaysThatThePeerHasEnded, end_of_the_peer())
 BP_BOTH_BACKENDS(TlsStream, SaysItsOwnEnd, own_end())
 BP_BOTH_BACKENDS(TlsStream, RefusesAClientThatSpeaksNoTls, no_tls())
 BP_BOTH_BACKENDS(TlsStream, RefusesAnotherKey, another_key())
 BP_BOTH_BACKENDS(TlsStream, CountsAPeerThatLeavesInTheHandshake, leaves_in_the_handshake())
+BP_BOTH_BACKENDS(TlsStream, GivesUpAHandshakeThatTakesTooLong, handshake_takes_too_long())
+BP_BOTH_BACKENDS(TlsStream, GivesUpAPeerThatIsSilentForTooLong, silence_takes_too_long())
+BP_BOTH_BACKENDS(TlsStream, LimitsNothingBehindTheHandshake, handshake_in_time())
 BP_BOTH_BACKENDS(TlsStream, SendsAfterAChangeOfKeysThatCameInTwo, split_change_of_keys())
 BP_BOTH_BACKENDS(TlsStream, EndsAfterARecordThatWasChanged, changed_record())
 BP_BOTH_BACKENDS(TlsStream, TakesOverWhatCameBeforeIt, early_bytes())
