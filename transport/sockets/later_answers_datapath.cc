@@ -14,7 +14,14 @@ void LaterAnswer::say_number(uint64_t number) noexcept {
   say({digits, static_cast<size_t>(std::to_chars(digits, std::end(digits), number).ptr - digits)});
 }
 
-void LaterAnswer::finish(uint64_t now_ns) noexcept { session_->finished(*this, now_ns); }
+void LaterAnswer::finish(uint64_t now_ns) noexcept {
+  StreamSession& session = *session_;
+  session.later_.finish(*this);
+  if (session.is_running_) return;  // finished within a step, which goes on with it
+  if (!session.has_left_) session.run(now_ns);
+  const StreamSession::Owner& owner = session.owner_;
+  if (owner.changed != nullptr) owner.changed(owner.context);
+}
 
 void LaterAnswer::begin(uint64_t received_ns) noexcept {
   BP_ASSERT(state_ == State::kSpare);

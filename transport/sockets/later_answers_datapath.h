@@ -116,8 +116,6 @@ class LaterAnswers {
 
   // From now on `watch` sees its waiting answers, too; several sessions may share it.
   void watch_by(AnswerWatch* watch) noexcept { watch_ = watch; }
-  // nullptr: nobody watches them.
-  AnswerWatch* watch() const noexcept { return watch_; }
   uint32_t waiting_count() const noexcept { return waiting_count_; }
 
   // Without any, the functions around a step have nothing to do.
@@ -150,6 +148,18 @@ class LaterAnswers {
   // next() was sent, or is dropped.
   void pop() noexcept;
 
+  // ---- The wait of the session itself, which the watch sees as one answer more ----
+
+  bool is_session_waiting() const noexcept { return is_session_waiting_; }
+  void begin_session_wait() noexcept {
+    is_session_waiting_ = true;
+    if (watch_ != nullptr) watch_->began(session_wait_);
+  }
+  void end_session_wait() noexcept {
+    is_session_waiting_ = false;
+    if (watch_ != nullptr) watch_->ended(session_wait_);
+  }
+
   bool is_valid() const noexcept;
 
  private:
@@ -166,6 +176,8 @@ class LaterAnswers {
   LaterAnswer* held_ = nullptr;
   uint32_t waiting_count_ = 0;
   AnswerWatch* watch_ = nullptr;
+  bool is_session_waiting_ = false;
+  Limited session_wait_;
 };
 
 }  // namespace bedplate

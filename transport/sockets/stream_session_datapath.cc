@@ -8,10 +8,17 @@
 
 namespace bedplate {
 
+uint64_t StreamFill::copy(const char* from, uint64_t bytes) noexcept {
+  const uint64_t copied = std::min(bytes, left_bytes_);
+  std::memcpy(end_ - left_bytes_, from, copied);
+  left_bytes_ -= copied;
+  return copied;
+}
+
 bool StreamSession::is_valid() const noexcept {
   if (begin_ > end_ || end_ > input_.size()) return false;
-  if (fill_left_ > 0 && (fill_end_ == nullptr || begin_ != end_ || skip_bytes_ > 0)) return false;
-  return replies_.is_valid() && later_.is_valid();
+  if (fill_.left_bytes() > 0 && (begin_ != end_ || skip_bytes_ > 0)) return false;
+  return fill_.is_valid() && replies_.is_valid() && later_.is_valid();
 }
 
 void StreamSession::leave() noexcept {
@@ -34,7 +41,8 @@ void StreamSession::reset() noexcept {
   }
   is_over_ = has_left_ = is_arrived_kept_ = false;
   foreign_ = nullptr;
-  fill_left_ = skip_bytes_ = wanted_bytes_ = 0;
+  fill_.forget();
+  skip_bytes_ = wanted_bytes_ = 0;
   received_ns_ = 0;
   begin_ = end_ = 0;
   is_starved_ = true;
@@ -47,8 +55,8 @@ StreamSession::Input StreamSession::input() noexcept {
   BP_KEEPS_VALID(*this);
   if (is_over_) return {input_pieces_, 0, 0};
   uint32_t count = 0;
-  input_fill_bytes_ = fill_left_;
-  if (fill_left_ > 0) input_pieces_[count++] = {fill_end_ - fill_left_, fill_left_};
+  const iovec fill = fill_.next_input();
+  if (fill.iov_len > 0) input_pieces_[count++] = fill;
   // Moves the rest to the front if it is empty, or ends in the second half of the buffer.
   if (begin_ > 0 && !is_arrived_kept_ && (begin_ == end_ || end_ > input_.size() / 2)) {
     std::memmove(input_.data(), input_.data() + begin_, end_ - begin_);
@@ -56,32 +64,22 @@ StreamSession::Input StreamSession::input() noexcept {
     begin_ = 0;
   }
   if (end_ < input_.size()) input_pieces_[count++] = {input_.data() + end_, input_.size() - end_};
-  return {input_pieces_, count, std::max<uint64_t>(fill_left_, 1)};
+  return {input_pieces_, count, std::max<uint64_t>(fill.iov_len, 1)};
 }
 
 void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(bytes > 0 && bytes <= fill_left_ + (input_.size() - end_));
-  if (fill_left_ > 0) bytes = fill_arrived(bytes);
+  BP_ASSERT(bytes > 0 && bytes <= fill_.left_bytes() + (input_.size() - end_));
+  if (fill_.left_bytes() > 0) {
+    bytes -= fill_.arrived(bytes);
+    const uint64_t copied = fill_.copy(input_.data() + end_, bytes);
+    begin_ = end_ += static_cast<uint32_t>(copied);
+    bytes -= copied;
+  }
   end_ += static_cast<uint32_t>(bytes);
   // Requests that wait behind a send keep the time of their arrival.
   if (is_starved_) received_ns_ = now_ns;
   run(now_ns);
-}
-
-// Returns how many of the arrived bytes are left for the input buffer, from end_ on. A step may have
-// called fill() after input(): then its bytes have arrived in the buffer as well.
-uint64_t StreamSession::fill_arrived(uint64_t bytes) noexcept {
-  const uint64_t in_place = std::min(bytes, input_fill_bytes_);
-  fill_left_ -= in_place;
-  const uint64_t rest = bytes - in_place;
-  const uint64_t copied = std::min(rest, fill_left_);
-  if (copied == 0) return rest;
-  BP_DCHECK(begin_ == end_);
-  std::memcpy(fill_end_ - fill_left_, input_.data() + end_, copied);
-  fill_left_ -= copied;
-  begin_ = end_ += static_cast<uint32_t>(copied);
-  return rest - copied;
 }
 
 void StreamSession::run(uint64_t now_ns) noexcept {
@@ -93,7 +91,7 @@ void StreamSession::run(uint64_t now_ns) noexcept {
   }
   is_running_ = true;
   is_starved_ = false;
-  while (!is_over_ && !is_starved_ && !is_waiting_ && !replies_.is_sending() &&
+  while (!is_over_ && !is_starved_ && !later_.is_session_waiting() && !replies_.is_sending() &&
          replies_.has_room() && later_.may_step()) {
     if (skip_bytes_ > 0) {
       const uint64_t skipped = std::min<uint64_t>(skip_bytes_, end_ - begin_);
@@ -101,14 +99,14 @@ void StreamSession::run(uint64_t now_ns) noexcept {
       take(skipped);
       is_starved_ = skip_bytes_ > 0;
     } else {
-      is_starved_ = fill_left_ > 0 || end_ - begin_ < wanted_bytes_;
+      is_starved_ = fill_.left_bytes() > 0 || end_ - begin_ < wanted_bytes_;
       if (is_starved_) break;
       wanted_bytes_ = 0;
       if (BP_UNLIKELY(has_later)) later_.begin_step(received_ns_);
       const StreamStep outcome = work(now_ns);
       is_starved_ = outcome == StreamStep::kStarved;
       steps_ += is_starved_ ? 0 : 1;
-      if (BP_UNLIKELY(outcome == StreamStep::kWaits)) begin_wait();
+      if (BP_UNLIKELY(outcome == StreamStep::kWaits)) later_.begin_session_wait();
       if (BP_UNLIKELY(has_later)) {
         later_.end_step();
         later_.send_finished(replies_, now_ns);
@@ -120,13 +118,10 @@ void StreamSession::run(uint64_t now_ns) noexcept {
 }
 
 void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
-  BP_DREQUIRE(memory != nullptr && fill_left_ == 0 && skip_bytes_ == 0,
+  BP_DREQUIRE(memory != nullptr && fill_.left_bytes() == 0 && skip_bytes_ == 0,
               "a step skips or fills twice, or fills nothing: StreamSession::skip, fill");
-  const uint64_t there = std::min<uint64_t>(bytes, end_ - begin_);
-  std::memcpy(memory, input_.data() + begin_, there);
-  take(there);
-  fill_end_ = memory + bytes;
-  fill_left_ = bytes - there;
+  fill_.begin(memory, bytes);
+  take(fill_.copy(input_.data() + begin_, end_ - begin_));
 }
 
 // ---- replies ------------------------------------------------------------------------------------
@@ -156,26 +151,13 @@ void StreamSession::sent(uint64_t now_ns) noexcept {
 
 // ---- answers that come later --------------------------------------------------------------------
 
-void StreamSession::begin_wait() noexcept {
-  is_waiting_ = true;
-  if (AnswerWatch* const watch = later_.watch(); watch != nullptr) watch->began(wait_);
-}
-
 void StreamSession::resume(uint64_t now_ns) noexcept {
-  BP_REQUIRE(is_waiting_ && !is_running_,
+  BP_REQUIRE(later_.is_session_waiting() && !is_running_,
              "a session is resumed that does not wait, or from within work(): "
              "StreamSession::resume");
-  is_waiting_ = false;
-  if (AnswerWatch* const watch = later_.watch(); watch != nullptr) watch->ended(wait_);
+  later_.end_session_wait();
   if (!has_left_) run(now_ns);
   if (owner_.changed != nullptr && !is_leaving_) owner_.changed(owner_.context);
-}
-
-void StreamSession::finished(LaterAnswer& answer, uint64_t now_ns) noexcept {
-  later_.finish(answer);
-  if (is_running_) return;  // finished within a step, which goes on with it
-  if (!has_left_) run(now_ns);
-  if (owner_.changed != nullptr) owner_.changed(owner_.context);
 }
 
 }  // namespace bedplate

@@ -21,6 +21,7 @@
 // allocated. Threads: one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -47,6 +48,41 @@ enum class StreamStep : uint8_t {
 constexpr StreamStep taken_if(bool is_taken) noexcept {
   return is_taken ? StreamStep::kTaken : StreamStep::kStarved;
 }
+
+// The memory that StreamSession::fill() fills. Some of its bytes are copied from the input buffer,
+// the others arrive in place.
+class StreamFill {
+ public:
+  uint64_t left_bytes() const noexcept { return left_bytes_; }
+  // Begins with `memory`, which is empty.
+  void begin(char* memory, uint64_t bytes) noexcept {
+    end_ = memory + bytes;
+    left_bytes_ = bytes;
+  }
+  void forget() noexcept { left_bytes_ = 0; }
+
+  // The rest of the memory, which the next input receives into first; perhaps it is empty.
+  iovec next_input() noexcept {
+    input_bytes_ = left_bytes_;
+    return {end_ - left_bytes_, left_bytes_};
+  }
+  // `bytes` have arrived in the input. Returns how many of them are in place. It may have begun
+  // after the input: then the first ones are in the buffer, though they are its own.
+  uint64_t arrived(uint64_t bytes) noexcept {
+    const uint64_t in_place = std::min(bytes, input_bytes_);
+    left_bytes_ -= in_place;
+    return in_place;
+  }
+  // Copies as many of the next `bytes`, at `from`, as it needs. Returns their number.
+  uint64_t copy(const char* from, uint64_t bytes) noexcept;
+
+  bool is_valid() const noexcept { return left_bytes_ == 0 || end_ != nullptr; }
+
+ private:
+  char* end_ = nullptr;
+  uint64_t left_bytes_ = 0;
+  uint64_t input_bytes_ = 0;  // how many bytes of the last input are for this memory
+};
 
 class StreamSession {
  public:
@@ -91,7 +127,9 @@ class StreamSession {
   // The peer has gone: left(). Answers that come later are dropped.
   void leave() noexcept;
   // Whether the session or one of its answers waits. Then reset() has to wait, too.
-  bool is_waiting() const noexcept { return is_waiting_ || later_.waiting_count() > 0; }
+  bool is_waiting() const noexcept {
+    return later_.is_session_waiting() || later_.waiting_count() > 0;
+  }
   // Begins with a new peer. Gives back everything of the last one (left(), released()). Requires:
   // !is_waiting().
   void reset() noexcept;
@@ -125,7 +163,7 @@ class StreamSession {
     uint64_t received_ns = 0;  // when the last bytes came; 0: none did
   };
   Progress progress() const noexcept {
-    return {steps_, fill_left_ > 0 || skip_bytes_ > 0 || begin_ != end_, received_ns_};
+    return {steps_, fill_.left_bytes() > 0 || skip_bytes_ > 0 || begin_ != end_, received_ns_};
   }
   // The request that has begun was not complete in time. The protocol says so if it can, as in
   // work(), and either ends the session or drops what has arrived. Requires: progress().has_begun;
@@ -165,8 +203,8 @@ class StreamSession {
   void resume(uint64_t now_ns) noexcept;
   // The session waits from now on, until resume(). Only from left().
   void wait() noexcept {
-    BP_ASSERT(has_left_ && !is_waiting_);
-    begin_wait();
+    BP_ASSERT(has_left_ && !later_.is_session_waiting());
+    later_.begin_session_wait();
   }
   // Whether the peer has gone, so that nobody needs an answer.
   bool has_left() const noexcept { return has_left_; }
@@ -204,7 +242,7 @@ class StreamSession {
   // Drops `bytes` before the next step, also bytes that have yet to arrive. Requires: neither
   // skip() nor fill() was called before in this step.
   void skip(uint64_t bytes) noexcept {
-    BP_DREQUIRE(fill_left_ == 0 && skip_bytes_ == 0,
+    BP_DREQUIRE(fill_.left_bytes() == 0 && skip_bytes_ == 0,
                 "a step skips or fills twice: StreamSession::skip, fill");
     skip_bytes_ = bytes;
   }
@@ -256,28 +294,21 @@ class StreamSession {
   friend class LaterAnswer;
 
   void run(uint64_t now_ns) noexcept;
-  void begin_wait() noexcept;
-  uint64_t fill_arrived(uint64_t bytes) noexcept;
-  void finished(LaterAnswer& answer, uint64_t now_ns) noexcept;
 
   const std::span<char> input_;
   StreamReplies replies_;
   LaterAnswers later_;
-  Limited wait_;  // the session's own, as the watch sees it
   Owner owner_;
   uint64_t received_ns_ = 0;
   uint32_t steps_ = 0;
   bool is_starved_ = true;   // all arrived bytes were worked on, but for the start of a request
-  bool is_waiting_ = false;  // a step returned kWaits, or left() called wait()
   bool is_running_ = false;  // within run(), whose caller does what changed_ would
   bool is_over_ = false;
   bool has_left_ = false;
   bool is_leaving_ = false;  // within left(), whose caller does what changed_ would
   bool is_arrived_kept_ = false;
   const char* foreign_ = nullptr;
-  char* fill_end_ = nullptr;
-  uint64_t fill_left_ = 0;
-  uint64_t input_fill_bytes_ = 0;  // how many bytes of input() are for fill()
+  StreamFill fill_;
   uint64_t skip_bytes_ = 0;
   uint64_t wanted_bytes_ = 0;
   uint32_t begin_ = 0;  // the filled part of the input buffer: from begin_ to end_
