@@ -14,6 +14,7 @@
 #include <span>
 
 #include "transport/loop/event_loop.h"
+#include "transport/sockets/layer_use.h"
 #include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
@@ -21,7 +22,7 @@ namespace bedplate {
 class StreamLayer {
  public:
   // The most bytes that open() takes over.
-  static constexpr size_t kEarlyBytesMax = 4 * 1024;
+  static constexpr size_t kEarlyBytesMax = kLayerEarlyBytesMax;
 
   StreamLayer() noexcept = default;
   StreamLayer(const StreamLayer&) = delete;
@@ -63,13 +64,6 @@ class StreamLayer {
 
  protected:
   ~StreamLayer() = default;
-};
-
-// Which clients of a listener speak the layer's protocol.
-enum class LayerUse : uint8_t {
-  kNone,
-  kOffered,   // those that begin with it, or ask for it
-  kRequired,  // all: no other client is served
 };
 
 // The layers of a server's connections on one shard, in planned memory. The loop of the shard polls

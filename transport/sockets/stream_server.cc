@@ -125,10 +125,13 @@ void StreamServer::begin(Connection& connection, LayerUse layer_use) noexcept {
   options_.counters->connections_peak.raise(open_count_);
   connection.is_ending = connection.is_broken = connection.has_failed_layer = false;
   connection.has_peer_ended = connection.is_lingering = false;
-  connection.may_begin_layer = layer_use == LayerUse::kOffered;
+  connection.early_bytes = 0;
+  connection.may_begin_layer = layer_use == LayerUse::kOffered && !options_.has_layer_on_request;
   connection.patience.begin(options_.loop->now_ns());
   arm_look_timer();
-  if (layer_use == LayerUse::kRequired) connection.socket.start_layer();
+  const bool begins_layer = layer_use == LayerUse::kRequired && !options_.has_layer_on_request;
+  connection.session->layer().set(layer_use, begins_layer);
+  if (begins_layer) connection.socket.start_layer();
   advance(connection);
 }
 
@@ -222,7 +225,36 @@ bool StreamServer::try_start_layer(Connection& connection, uint64_t bytes) noexc
   BP_DCHECK(bytes <= input.pieces[0].iov_len);
   if (!options_.layers->is_begun_by(*first)) return false;
   connection.socket.start_layer({first, bytes});
+  connection.session->layer().set(LayerUse::kOffered, true);
   return true;
+}
+
+bool StreamServer::may_start_layer(const Connection& connection) const noexcept {
+  return connection.session->layer().is_wanted() && !connection.is_broken &&
+         !connection.has_peer_ended && !is_draining_;
+}
+
+// Its session has ended in clear: it goes on within the layer, once all replies are sent and
+// nothing is in flight. Bytes that come meanwhile are the layer's, which refuses any others.
+void StreamServer::start_layer(Connection& connection) noexcept {
+  LayeredSocket& socket = connection.socket;
+  if (socket.is_receiving()) return socket.end_receive();
+  if (socket.is_sending()) return;
+  const auto early = connection.session->begin_layer(std::exchange(connection.early_bytes, 0));
+  if (connection.session->foreign() == nullptr) {
+    connection.is_ending = false;
+    socket.start_layer(early);
+  }
+  advance(connection);
+}
+
+// Bytes have come for which the session has no use.
+void StreamServer::drop(Connection& connection, uint64_t bytes) noexcept {
+  if (connection.session->layer().is_wanted() && !connection.is_lingering) {
+    connection.early_bytes = bytes;
+  } else {
+    connection.linger_bytes_left -= std::min(connection.linger_bytes_left, bytes);
+  }
 }
 
 // An operation has ended with an error.
@@ -243,7 +275,7 @@ void StreamServer::received(Connection& connection, int64_t result) noexcept {
   }
   options_.counters->received_bytes.add(bytes);
   if (connection.session->is_over() || connection.is_lingering) {
-    connection.linger_bytes_left -= std::min(connection.linger_bytes_left, bytes);
+    drop(connection, bytes);
   } else if (bytes > 0) {
     connection.session->received(bytes, options_.loop->now_ns());
   }
@@ -276,6 +308,7 @@ void StreamServer::advance(Connection& connection) noexcept {
   if (!connection.is_ending && !socket.is_receiving()) receive(connection);
   if (!connection.is_ending) return;
   if (session.is_waiting() && !connection.is_broken) return;
+  if (may_start_layer(connection)) return start_layer(connection);
   if (may_linger(connection)) {
     if (!socket.is_sending()) linger(connection);
     return;

@@ -25,9 +25,10 @@
 //     closes, or for kLingerNs, or kLingerBytes -> closed
 //
 // With `layers` (StreamServerOptions) connections go through a layer, such as TLS, where its use on
-// the listener says so; the sessions do not notice. Such a connection always lingers: its layer
-// tells the peer the end first, and is then removed. So does one whose layer has failed by the
-// peer's doing, so that the peer hears why.
+// the listener says so; the sessions do not notice. With `has_layer_on_request` they begin in clear
+// instead, and their sessions start the layer (StreamSession::start_layer). A connection with a
+// layer always lingers: its layer tells the peer the end first, and is then removed. So does one
+// whose layer has failed by the peer's doing, so that the peer hears why.
 //
 // A connection that is replaced closes as soon as its operations have ended, in the next polls.
 // Meanwhile its successor's descriptor waits in it:
@@ -85,6 +86,8 @@ struct StreamServerOptions {
   uint64_t answer_ns_max = 10 * kNsPerSecond;
   TraceWriter trace = {};          // of the loop's shard: StreamSession::Owner
   StreamLayers* layers = nullptr;  // the loop's (ServiceContext::tls); nullptr: none
+  // The layer begins when the session starts it (STARTTLS), not with the first byte.
+  bool has_layer_on_request = false;
   StreamRefusals refusals = {};
   PatienceLimits patience = {};
   // When all connections are taken, a new one replaces the one that has been idle for the longest
@@ -201,6 +204,7 @@ class StreamServer {
     StreamSession* session = nullptr;
     LayeredSocket socket;
     bool may_begin_layer = false;   // nothing has come yet, and the first byte decides
+    uint64_t early_bytes = 0;       // have come while the session wanted its layer
     bool is_ending = false;         // receives nothing any more
     bool is_broken = false;         // sends nothing any more, either
     bool has_failed_layer = false;  // is_broken by its layer alone: the peer hears why
@@ -245,6 +249,9 @@ class StreamServer {
   void arm_look_timer() noexcept;
   bool has_closing() const noexcept;
   bool try_start_layer(Connection& connection, uint64_t bytes) noexcept;
+  bool may_start_layer(const Connection& connection) const noexcept;
+  void start_layer(Connection& connection) noexcept;
+  static void drop(Connection& connection, uint64_t bytes) noexcept;
   void failed(Connection& connection, int64_t result) noexcept;
   void received(Connection& connection, int64_t result) noexcept;
   void sent(Connection& connection, int64_t result) noexcept;

@@ -17,8 +17,10 @@ uint64_t StreamFill::copy(const char* from, uint64_t bytes) noexcept {
 
 bool StreamSession::is_valid() const noexcept {
   if (begin_ > end_ || end_ > input_.size()) return false;
-  if (fill_.left_bytes() > 0 && (begin_ != end_ || skip_bytes_ > 0)) return false;
-  return fill_.is_valid() && replies_.is_valid() && later_.is_valid();
+  const bool is_filling = fill_.left_bytes() > 0;
+  if (is_filling && (begin_ != end_ || skip_bytes_ > 0)) return false;
+  if (layer_.is_wanted() && (!is_over_ || begin_ != end_ || is_filling)) return false;
+  return fill_.is_valid() && replies_.is_valid() && later_.is_valid() && layer_.is_valid();
 }
 
 void StreamSession::leave() noexcept {
@@ -41,6 +43,7 @@ void StreamSession::reset() noexcept {
   }
   is_over_ = has_left_ = is_arrived_kept_ = false;
   foreign_ = nullptr;
+  layer_.forget();
   fill_.forget();
   skip_bytes_ = wanted_bytes_ = 0;
   received_ns_ = 0;
@@ -122,6 +125,34 @@ void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
               "a step skips or fills twice, or fills nothing: StreamSession::skip, fill");
   fill_.begin(memory, bytes);
   take(fill_.copy(input_.data() + begin_, end_ - begin_));
+}
+
+// ---- the layer ----------------------------------------------------------------------------------
+
+static constexpr char kBehindLayerRequest[] = "in clear behind its request for encryption";
+
+void StreamSession::start_layer() noexcept {
+  BP_REQUIRE(is_running_ && layer_.may_start(),
+             "a session starts a layer that it does not have, twice, or outside of work(): "
+             "StreamSession::start_layer");
+  BP_DREQUIRE(fill_.left_bytes() == 0 && skip_bytes_ == 0,
+              "a step skips or fills, and starts a layer: StreamSession::start_layer");
+  if (begin_ != end_) return end_foreign(kBehindLayerRequest);
+  layer_.want();
+  end();
+}
+
+std::span<const std::byte> StreamSession::begin_layer(uint64_t early_bytes) noexcept {
+  BP_KEEPS_VALID(*this);
+  BP_ASSERT(!is_waiting() && early_bytes <= input_.size() - end_);
+  layer_.begin();
+  if (early_bytes > kLayerEarlyBytesMax) {
+    end_foreign(kBehindLayerRequest);
+    return {};
+  }
+  is_over_ = false;
+  is_starved_ = true;
+  return std::as_bytes(std::span<const char>(input_.subspan(end_, early_bytes)));
 }
 
 // ---- replies ------------------------------------------------------------------------------------

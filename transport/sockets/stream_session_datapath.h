@@ -16,6 +16,13 @@
 //
 // If the peer goes meanwhile, the connection is kept until the last of these has come.
 //
+// A protocol may begin its layer, such as TLS, when the peer asks for it (STARTTLS):
+//
+//     work():  take(line); say("220 go ahead\r\n"); start_layer()
+//              there is no further step, and nothing is received
+//              all answers have come, and all replies are sent -> the layer begins
+//              the next steps get what comes through the layer
+//
 // The protocol provides the memory: an input buffer, which holds the longest request without its
 // body, an output buffer for say(), and a LaterAnswer for each answer that may wait. Nothing is
 // allocated. Threads: one.
@@ -33,6 +40,7 @@
 #include "platform/trace_ring.h"
 #include "transport/loop/time_limit.h"
 #include "transport/sockets/answer_watch.h"
+#include "transport/sockets/layer_use.h"
 #include "transport/sockets/later_answers_datapath.h"
 #include "transport/sockets/stream_peer.h"
 #include "transport/sockets/stream_replies_datapath.h"
@@ -170,6 +178,15 @@ class StreamSession {
   // the session does not wait, and no replies are being sent.
   virtual void late() noexcept { end(); }
 
+  // The peer's layer. Once the session wants it, is_over() is true until begin_layer(), and the
+  // owner does not tell it of bytes that arrive (received()).
+  SessionLayer& layer() noexcept { return layer_; }
+  // The layer begins: nothing is in flight, and all replies are sent. `early_bytes` have arrived in
+  // the pieces of the last input() since the session wanted it. Returns them; they are the layer's,
+  // and stay until the next input(). More than kLayerEarlyBytesMax are no beginning of a layer: the
+  // session ends as by end_foreign(). Requires: layer().is_wanted(), !is_waiting().
+  std::span<const std::byte> begin_layer(uint64_t early_bytes) noexcept;
+
   // The protocol has ended the session: it takes nothing more, and closes once all is sent.
   bool is_over() const noexcept { return is_over_; }
   // The foreign protocol that the peer speaks, if that ended the session; the connection then
@@ -178,7 +195,7 @@ class StreamSession {
 
   // Invariants, looked at before and after each of the above, and after each step: 1. Arrived bytes
   // lie within the input. 2. While fill() waits for bytes, the input buffer is empty. 3. Replies
-  // and later answers are valid.
+  // and later answers are valid. 4. A session that wants its layer is over, and has no input.
   bool is_valid() const noexcept;
 
  protected:
@@ -283,6 +300,11 @@ class StreamSession {
   }
   // Ends the session: no further step.
   void end() noexcept { is_over_ = true; }
+  // The layer begins once all replies, those of this step included, are sent. There is no further
+  // step before that. If bytes have arrived behind the request, the session ends as by
+  // end_foreign(): the peer waits for our reply, so a third party may have injected them. Requires:
+  // layer().may_start(); this step has taken its request, and neither skips nor fills.
+  void start_layer() noexcept;
   // Ends it because the peer speaks another protocol, `what`, a static text. A third party may have
   // made the peer send this, so nothing of it is obeyed or answered.
   void end_foreign(const char* what) noexcept {
@@ -307,6 +329,7 @@ class StreamSession {
   bool has_left_ = false;
   bool is_leaving_ = false;  // within left(), whose caller does what changed_ would
   bool is_arrived_kept_ = false;
+  SessionLayer layer_;
   const char* foreign_ = nullptr;
   StreamFill fill_;
   uint64_t skip_bytes_ = 0;

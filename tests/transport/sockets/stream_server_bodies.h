@@ -21,7 +21,8 @@
 namespace bedplate {
 
 // Echoes each line. "bye" ends the session, "foreign" ends it as another protocol, and "lend" is
-// answered with more bytes than any socket buffers. The answer to "later" waits in Shared.
+// answered with more bytes than any socket buffers. The answer to "later" waits in Shared. Behind
+// the echo of "starttls" the layer begins, if there is one.
 class EchoLines final : public StreamSession {
  public:
   struct Shared {
@@ -46,6 +47,7 @@ class EchoLines final : public StreamSession {
     const std::string_view line = arrived_line();
     if (line.empty()) return StreamStep::kStarved;
     ++shared_.line_count;
+    const bool starts_layer = line == "starttls\n" && layer().may_start();
     if (line == "later\n") {
       shared_.waiting.push_back(&later());
     } else {
@@ -54,6 +56,7 @@ class EchoLines final : public StreamSession {
     if (line == "bye\n") end();
     if (line == "foreign\n") end_foreign("Esperanto");
     take(line.size());
+    if (starts_layer) start_layer();
     return StreamStep::kTaken;
   }
   void released(void*) noexcept override { ++shared_.released_count; }
@@ -144,6 +147,7 @@ class ServerBodies : public SocketsFixture {
   std::unique_ptr<StreamServer> server = std::make_unique<StreamServer>();
   StreamMemory memory{StreamServer::bytes_for<EchoLines>(kConnections)};
   StreamLayers* layers = nullptr;
+  bool has_layer_on_request = false;
   sockaddr_in address = {};
   Fd listener;
   std::vector<std::weak_ptr<ServerClient>> all_clients;
@@ -158,8 +162,11 @@ class ServerBodies : public SocketsFixture {
   void serve() {
     layers = make_layers();
     listener = make_listener(&address);
-    StreamServerOptions options = {
-        .loop = loop.get(), .sockets = sockets.get(), .counters = &clients, .layers = layers};
+    StreamServerOptions options = {.loop = loop.get(),
+                                   .sockets = sockets.get(),
+                                   .counters = &clients,
+                                   .layers = layers,
+                                   .has_layer_on_request = has_layer_on_request};
     adjust(&options);
     // In two pieces, as a service may have it.
     constexpr uint64_t kFirstBytes = StreamServer::bytes_for<EchoLines>(1);

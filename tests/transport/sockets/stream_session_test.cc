@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/testing/session_peer.h"
+#include "tests/support/death_test.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -17,8 +18,8 @@ using namespace bedplate;
 namespace {
 
 // Answers each line: "fill N" receives N bytes in place, "skip N" drops N bytes, "lend" lends
-// `lent`, "wait N" wants N bytes, "number" sends a number, and "end" ends. Any other line comes
-// back.
+// `lent`, "wait N" wants N bytes, "number" sends a number, "starttls" starts the layer, and "end"
+// ends. Any other line comes back.
 class Lines final : public StreamSession {
  public:
   Lines() noexcept : StreamSession(input_, output_) {}
@@ -57,6 +58,9 @@ class Lines final : public StreamSession {
       skip(bytes);
     } else if (line == "lend\n") {
       lend(lent, &lent);
+    } else if (line == "starttls\n") {
+      say(line);
+      start_layer();
     } else if (line == "end\n") {
       end();
     } else if (line == "number\n") {
@@ -76,6 +80,23 @@ class Lines final : public StreamSession {
   bool is_filling_ = false;
   char input_[256];
   char output_[3 * StreamSession::kStepTextBytes];
+};
+
+// Starts its layer at the first line. Its input is longer than what may come before a layer.
+class Spacious final : public StreamSession {
+ public:
+  Spacious() noexcept : StreamSession(input_, output_) {}
+
+ private:
+  StreamStep work(uint64_t) noexcept override {
+    const size_t bytes = arrived_line().size();
+    if (bytes == 0) return StreamStep::kStarved;
+    take(bytes);
+    start_layer();
+    return StreamStep::kTaken;
+  }
+  char input_[2 * kLayerEarlyBytesMax];
+  char output_[2 * StreamSession::kStepTextBytes];
 };
 
 }  // namespace
@@ -194,6 +215,68 @@ TEST(StreamSession, AnEndTakesNothingMore) {
   LONGS_EQUAL(0, session.input().piece_count);
   session.reset();
   CHECK_EQUAL(std::string("three\n"), say("three\n"));
+}
+
+TEST(StreamSession, StartsALayerOnceItsRepliesAreSent) {
+  session.layer().set(LayerUse::kOffered, false);
+  CHECK_EQUAL(std::string("one\nstarttls\n"), say("one\nstarttls\n"));
+  CHECK(session.layer().is_wanted() && session.is_over());
+  LONGS_EQUAL(0, session.input().piece_count);
+  LONGS_EQUAL(0, session.begin_layer(0).size());
+  CHECK(!session.layer().is_wanted() && !session.is_over());
+  CHECK_EQUAL(std::string("two\n"), say("two\n"));
+  session.reset();
+  session.layer().set(LayerUse::kRequired, false);
+  CHECK_EQUAL(std::string("starttls\n"), say("starttls\n"));
+  session.reset();  // its peer has gone
+  CHECK(!session.layer().is_wanted());
+  CHECK_EQUAL(std::string("three\n"), say("three\n"));
+}
+
+TEST(StreamSession, RefusesBytesBehindTheRequestForALayer) {
+  session.layer().set(LayerUse::kOffered, false);
+  std::string_view text = "starttls\nmore\n";
+  give(&text);
+  CHECK(!session.layer().is_wanted() && session.is_over());
+  STRCMP_EQUAL("in clear behind its request for encryption", session.foreign());
+  LONGS_EQUAL(1, session.step_count);
+}
+
+TEST(StreamSession, GivesTheLayerWhatComesBehindTheRequest) {
+  session.layer().set(LayerUse::kOffered, false);
+  std::string_view text = "lend\nstarttls\n";
+  give(&text, 5);
+  CHECK(!session.replies().empty());
+  give(&text);
+  const StreamSession::Input input = session.input();
+  session.sent(1000);
+  CHECK(session.layer().is_wanted());
+  std::memcpy(input.pieces[0].iov_base, "hello", 5);
+  CHECK_EQUAL(std::string("starttls\n"), take());
+  const auto early = session.begin_layer(5);
+  CHECK_EQUAL(std::string("hello"),
+              std::string(reinterpret_cast<const char*>(early.data()), early.size()));
+  CHECK_EQUAL(std::string("two\n"), say("two\n"));
+}
+
+TEST(StreamSession, StartsNoLayerThatItDoesNotHave) {
+  BP_CHECK_DIES("a session starts a layer that it does not have", say("starttls\n"));
+  session.layer().set(LayerUse::kRequired, true);
+  BP_CHECK_DIES("a session starts a layer that it does not have, twice", say("starttls\n"));
+}
+
+// A ClientHello is shorter.
+TEST(StreamSession, RefusesTooMuchBeforeTheLayer) {
+  Spacious spacious;
+  testing::SessionPeer its_peer(spacious);
+  for (const uint64_t bytes : {kLayerEarlyBytesMax, kLayerEarlyBytesMax + 1}) {
+    const bool is_too_much = bytes > kLayerEarlyBytesMax;
+    spacious.layer().set(LayerUse::kOffered, false);
+    its_peer.say("starttls\n");
+    CHECK_EQUAL(is_too_much ? 0 : bytes, spacious.begin_layer(bytes).size());
+    CHECK_EQUAL(is_too_much, spacious.foreign() != nullptr);
+    spacious.reset();
+  }
 }
 
 TEST(StreamSession, APeerThatGoesGivesBackWhatItHad) {

@@ -40,13 +40,16 @@ class TlsServerClient final : public ServerClient {
     has_heard_something |= recv(fd.number(), buffer, sizeof buffer, MSG_DONTWAIT) > 0;
   }
   bool has_heard_something = false;
+  bool is_in_clear = false;
 
  private:
   std::string encoded(const std::string& text) override {
+    if (is_in_clear) return text;
     tls_.write(text);
     return std::exchange(tls_.sent, "");
   }
   std::string decoded(const std::string& wire) override {
+    if (is_in_clear) return wire;
     tls_.arriving += wire;
     const std::string text = tls_.read();
     has_heard_farewell |= tls_.last_read == SSL_ERROR_ZERO_RETURN;
@@ -241,6 +244,76 @@ class TlsServerBodies : public ServerBodies {
     drain();
   }
 
+  std::shared_ptr<TlsServerClient> in_clear_at_first() {
+    auto client = std::make_shared<TlsServerClient>(connect_to(address), kSharedKey);
+    client->is_in_clear = true;
+    add(client);
+    return client;
+  }
+
+  // STARTTLS: the session asks clients that must have TLS to begin it.
+  void begins_on_request() {
+    has_layer_on_request = true;
+    serve();
+    const auto client = in_clear_at_first();
+    client->say("starttls\n");
+    STRCMP_EQUAL("starttls\n", hear(client, 9).c_str());
+    CHECK_EQUAL(0, tls_counters.handshakes.read());
+    client->is_in_clear = false;
+    CHECK(run([&] { return client->shake_hands() == SSL_ERROR_NONE; }));
+    client->say("inside\nbye\n");
+    STRCMP_EQUAL("inside\nbye\n", hear_all(client).c_str());
+    check_farewell(*client);
+    CHECK_EQUAL(1, tls_counters.handshakes.read());
+    client->fd.close();
+    CHECK(run([&] { return is_empty(); }));
+    drain();
+  }
+
+  // Nothing of it is executed, neither if it comes with the request nor behind it.
+  void refuses_text_in_clear_behind_the_request() {
+    has_layer_on_request = true;
+    serve();
+    const auto at_once = in_clear_at_first();
+    at_once->say("starttls\ninjected\n");
+    STRCMP_EQUAL("", hear_all(at_once).c_str());
+    CHECK_EQUAL(1, clients.connections_foreign.read());
+    const auto behind = in_clear_at_first();
+    behind->say("later\nstarttls\n");
+    CHECK(run([&] { return shared.line_count == 3; }));
+    behind->say("injected\n");
+    shared.finish();
+    STRCMP_EQUAL("later\nstarttls\n", hear_all(behind).substr(0, 15).c_str());
+    CHECK_EQUAL(1, tls_counters.failed_protocol.read());
+    LONGS_EQUAL(3, shared.line_count);
+    behind->fd.close();
+    CHECK(run([&] { return is_empty(); }));
+    drain();
+  }
+
+  // The time of the handshake counts from the request.
+  void handshakes_on_request_take_too_long() {
+    has_layer_on_request = true;
+    handshake_ns_max = 3600 * kNsPerSecond;
+    serve();
+    const auto client = in_clear_at_first();
+    client->say("one\n");
+    STRCMP_EQUAL("one\n", hear(client, 4).c_str());
+    loop->own_timers().expire(monotonic_ns() + 2 * handshake_ns_max);
+    client->say("starttls\n");
+    STRCMP_EQUAL("starttls\n", hear(client, 9).c_str());
+    client->shake_hands();
+    CHECK(run([&] {
+      client->hear_what_comes();
+      return client->has_heard_something;
+    }));
+    CHECK_EQUAL(1, clients.connections_open.read());
+    loop->own_timers().expire(monotonic_ns() + 2 * handshake_ns_max);
+    CHECK(run([&] { return is_empty(); }));
+    CHECK_EQUAL(1, tls_counters.failed_late.read());
+    drain();
+  }
+
   void offered() {
     use = LayerUse::kOffered;
     serve();
@@ -264,6 +337,11 @@ BP_BOTH_BACKENDS(TlsServer, RefusesAClientInClear, in_clear())
 BP_BOTH_BACKENDS(TlsServer, RefusesAnotherKey, another_key())
 BP_BOTH_BACKENDS(TlsServer, CountsAClientThatLeavesInTheHandshake, leaves_in_the_handshake())
 BP_BOTH_BACKENDS(TlsServer, ServesClientsInClearWhereTlsIsOffered, offered())
+BP_BOTH_BACKENDS(TlsServer, BeginsTlsInMidConnection, begins_on_request())
+BP_BOTH_BACKENDS(TlsServer, RefusesTextInClearBehindTheRequestForTls,
+                 refuses_text_in_clear_behind_the_request())
+BP_BOTH_BACKENDS(TlsServer, ClosesHandshakesOnRequestThatTakeTooLong,
+                 handshakes_on_request_take_too_long())
 BP_BOTH_BACKENDS(TlsServer, ClosesHandshakesThatTakeTooLong, handshakes_take_too_long())
 BP_BOTH_BACKENDS(TlsServer, LimitsOnlyHandshakesWhereTlsIsOffered,
                  handshakes_take_too_long_where_tls_is_offered())
