@@ -5,6 +5,8 @@
  *     create    bp_server_listen(context, "clients", "listen");
  *     work      one step: takes a request of the bytes that have arrived, and answers it
  *
+ * With bp_table_tls in describe the clients may speak TLS.
+ *
  * Bedplate does the rest: it accepts clients, up to the planned number, receives and sends, closes
  * connections and drains them; drain and bp_drained are needed only if the service has more to end.
  * All functions here run on the server's shard unless a comment says otherwise. */
@@ -26,6 +28,14 @@ typedef enum bp_step {
   BP_STARVED, /* it needs more bytes: the next step comes when more have arrived */
   BP_WAITS    /* it waits for something else: the next step comes after bp_session_resume */
 } bp_step;
+
+/* TLS of a client. */
+typedef enum bp_tls {
+  BP_TLS_NONE,     /* it has none, and gets none */
+  BP_TLS_OFFERED,  /* it speaks in clear, and may begin TLS */
+  BP_TLS_REQUIRED, /* it speaks in clear, and is served nothing but the request for TLS */
+  BP_TLS_BEGUN     /* all that arrives has come within TLS */
+} bp_tls;
 
 /* Limits of one step: bytes by bp_session_say, and loans by bp_session_lend. */
 enum { BP_STEP_TEXT_BYTES = 2048, BP_STEP_LOANS = 1 };
@@ -52,15 +62,23 @@ typedef struct bp_protocol {
   unsigned silence_s_max; /* a client that is silent for so long is disconnected; 0: never */
   unsigned answer_s_max;  /* an answer that has not come for so long is counted and raises an alert;
                              0: ten seconds; BP_ANSWERS_ANY_TIME: never */
+  int has_tls_on_request; /* 1: clients begin in clear, and the protocol begins TLS when they ask
+                             for it (STARTTLS); 0: clients of TLS begin with it, and speak first */
 } bp_protocol;
 
+/* Describes tls_certificate, tls_key, tls_client_authorities and tls_shared_keys in the service's
+ * table: in describe, once. If the configuration has them, all servers of the service have TLS, and
+ * other machines may reach them; the key plain_text says where clients without TLS are served
+ * (docs/services.md#tls). A handshake may take ten seconds. `page`: the document that the keys
+ * refer to, as "cache.md#tls"; NULL: that of Bedplate. The program links bedplate-tls. */
+void bp_table_tls(bp_table* table, const char* page);
 /* Plans a server: memory, counters, and `connections` clients at once on `shard`. `key` of the
  * table sets their number, or NULL. `name` is 1 to 20 of a-z, 0-9 and -. */
 void bp_plan_server(bp_plan* plan, const char* name, unsigned shard, unsigned connections,
                     const char* key, const bp_protocol* protocol);
 /* Creates the server that was planned as `name`, which serves the clients at the addresses of the
  * key `listen` from the start to the drain: in create. Errors: -1: it is not planned, or its table
- * has no addresses under this key. */
+ * has no addresses under this key, or the server was created before. */
 int bp_server_listen(bp_context* context, const char* name, const char* listen);
 
 /* ---- In `work` alone ---- */
@@ -97,6 +115,12 @@ void bp_session_end_foreign(bp_session* session, const char* what);
  * protocol fills it and finishes it once. Requires: later_count is not 0; once in a step, and then
  * neither say nor lend. */
 bp_later* bp_session_later(bp_session* session);
+/* TLS of the client. If it may begin and the client asks for it, the step takes the request, says
+ * its reply and calls bp_session_start_tls: TLS begins once all answers have come and all replies
+ * are sent, and the next step comes then. If bytes have arrived behind the request, the client is
+ * disconnected at once: a third party may have injected them. Forget what it has said in clear. */
+bp_tls bp_session_tls(bp_session* session);
+void bp_session_start_tls(bp_session* session);
 
 /* ---- At any time, also from completions ---- */
 

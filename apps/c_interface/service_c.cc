@@ -55,6 +55,7 @@ void CService::hand_over_values() {
 }
 
 Result<void> CService::plan(ServicePlan& plan) {
+  listens.clear();
   for (const auto& call : at_plan) call(&plan);
   files.clear();
   servers.clear();
@@ -64,6 +65,8 @@ Result<void> CService::plan(ServicePlan& plan) {
     BP_TRY(call_c(c_.name, "plan", [&] { return c_.plan(c_.self, &planned); }));
   }
   if (!counters.counters.empty()) plan.counters(counters);
+  if (tls) tls->plan(plan, servers);
+  for (const ListenNeed& each : listens) plan.listen(each.key.c_str(), each.addresses);
   for (const FileNeed& file : files) plan.file(file.shard, file.plan);
   return {};
 }
@@ -245,6 +248,11 @@ int bp_listen(bp_context* context, const char* key, unsigned shard,
   CService& service = of(context);
   auto listening = service.context->listeners(key);
   if (!listening.ok()) return c_fail(listening.error());
+  if (service.tls && !service.tls->files.is_empty()) {
+    return c_fail(error_while("listening at the addresses of %s", key)
+                      .set_answer("the service has TLS, which only its servers speak")
+                      .set_cure("serve the clients by bp_server_listen"));
+  }
   for (const Fd& socket : listening.value()) {
     CListener& one = service.listeners.emplace_back();
     one.shard = shard;

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -117,7 +118,10 @@ class CService final : public Service {
   // The same for descriptions that are only listed: never called, but their keys refer to them.
   std::vector<HandOver> of_samples;
   std::map<const char**, std::string> default_texts;  // of the variables that have texts
-  std::vector<FileNeed> files;                        // planned at the end of plan()
+  // Planned at the end of plan(), in this order.
+  std::optional<CTls> tls;  // bp_table_tls
+  std::vector<ListenNeed> listens;
+  std::vector<FileNeed> files;
   std::deque<CServer> servers;
   CounterSet counters;
   ServiceContext* context = nullptr;

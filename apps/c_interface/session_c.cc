@@ -2,13 +2,18 @@
 #include "apps/c_interface/session_c.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
 #include <new>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "apps/boot/service_context.h"
 #include "apps/c_interface/service_c.h"
 #include "apps/services/service_plan.h"
+#include "apps/services/tls_keys.h"
 
 using namespace bedplate;
 
@@ -68,7 +73,7 @@ std::span<std::byte> CServer::take(uint64_t bytes) noexcept {
   return taken;
 }
 
-Result<void> CServer::create(ServiceContext& context, const char* listen) {
+Result<void> CServer::create(ServiceContext& context, const char* listen, StreamLayers* layers) {
   BP_TRY_ASSIGN(memory_, context.carve(OwnerName(name_, service_)));
   BP_TRY_ASSIGN(const auto counters, context.counters<StreamServerCounters>(kCounters, name_));
   BP_TRY_ASSIGN(const auto listening, context.listeners(listen));
@@ -77,6 +82,8 @@ Result<void> CServer::create(ServiceContext& context, const char* listen) {
   options.loop = &context.loop(shard_);
   options.sockets = &context.sockets(shard_);
   options.counters = counters;
+  options.layers = layers;
+  options.has_layer_on_request = protocol_.has_tls_on_request != 0;
   options.silence_ns_max = protocol_.silence_s_max * kNsPerSecond;
   if (protocol_.answer_s_max == BP_ANSWERS_ANY_TIME) {
     options.answer_ns_max = 0;
@@ -90,6 +97,26 @@ Result<void> CServer::create(ServiceContext& context, const char* listen) {
   server_.create<CSession>(options, memory_.first(taken_bytes_), *this);
   for (const Fd& socket : listening) server_.add_listener(socket.number());
   return {};
+}
+
+// ---- CTls ----
+
+void CTls::plan(ServicePlan& plan, const std::deque<CServer>& servers) {
+  layers_.clear();
+  std::map<uint32_t, uint32_t> counts;
+  for (const CServer& each : servers) counts[each.shard()] += each.connections();
+  for (const auto& [shard, count] : counts) {
+    // The first shard's counters need no name beside the service's.
+    const bool is_first = shard == counts.begin()->first;
+    plan.tls(shard, count, files, {.counters = is_first ? "" : "shard-" + std::to_string(shard)});
+  }
+}
+
+Result<StreamLayers*> CTls::layers(ServiceContext& context, uint32_t shard) {
+  const auto found = layers_.find(shard);
+  if (found != layers_.end()) return found->second;
+  BP_TRY_ASSIGN(StreamLayers* const made, context.tls(shard));
+  return layers_[shard] = made;
 }
 
 // ---- CSession ----
@@ -131,6 +158,15 @@ std::string_view text_of(const void* text, size_t bytes) noexcept {
 
 extern "C" {
 
+void bp_table_tls(bp_table* table, const char* page) {
+  auto files = std::make_shared<TlsFiles>();
+  table->keep(
+      [files, &service = table->service](ServicePlan*) { service.tls.emplace().files = *files; });
+  TlsKeyTerms terms;
+  if (page != nullptr) terms.page = page;
+  describe_tls_keys(table->table, files.get(), terms);
+}
+
 void bp_plan_server(bp_plan* plan, const char* name, unsigned shard, unsigned connections,
                     const char* key, const bp_protocol* protocol) {
   CServer& server = plan->service.servers.emplace_back(plan->service.name(), name, shard,
@@ -147,7 +183,13 @@ int bp_server_listen(bp_context* context, const char* name, const char* listen) 
                       .set_answer("it is not planned")
                       .set_cure("call bp_plan_server in plan"));
   }
-  auto created = found->create(*service.context, listen);
+  StreamLayers* layers = nullptr;
+  if (service.tls) {
+    auto made = service.tls->layers(*service.context, found->shard());
+    if (!made.ok()) return c_fail(made.error());
+    layers = made.value();
+  }
+  auto created = found->create(*service.context, listen, layers);
   return created.ok() ? 0 : c_fail(created.error());
 }
 
@@ -189,6 +231,18 @@ void bp_session_end_foreign(bp_session* session, const char* what) {
 bp_later* bp_session_later(bp_session* session) {
   return reinterpret_cast<bp_later*>(&of(session).later());
 }
+
+bp_tls bp_session_tls(bp_session* session) {
+  const SessionLayer& layer = of(session).layer();
+  if (layer.has_begun()) return BP_TLS_BEGUN;
+  switch (layer.use()) {
+    case LayerUse::kNone: return BP_TLS_NONE;
+    case LayerUse::kOffered: return BP_TLS_OFFERED;
+    case LayerUse::kRequired: return BP_TLS_REQUIRED;
+  }
+  return BP_TLS_NONE;
+}
+void bp_session_start_tls(bp_session* session) { of(session).start_layer(); }
 
 void* bp_session_state(bp_session* session) { return of(session).state(); }
 void bp_session_resume(bp_session* session, uint64_t now_ns) { of(session).resume(now_ns); }

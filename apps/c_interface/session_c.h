@@ -3,11 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <span>
 #include <string>
 
 #include "apps/c_interface/bedplate_session.h"
 #include "transport/sockets/stream_server.h"
+#include "transport/tls/tls_files.h"
 
 namespace bedplate {
 
@@ -30,12 +33,14 @@ class CServer {
 
   const std::string& name() const noexcept { return name_; }
   uint32_t shard() const noexcept { return shard_; }
+  uint32_t connections() const noexcept { return connections_; }
   const bp_protocol& protocol() const noexcept { return protocol_; }
   bool is_created() const noexcept { return !memory_.empty(); }
 
   void plan(ServicePlan& plan) const;
-  // Errors: it was created before; those of the context, as for parts that are not planned.
-  Result<void> create(ServiceContext& context, const char* listen);
+  // `layers`: those of its shard; nullptr: there is no TLS. Errors: it was created before; those of
+  // the context, as for parts that are not planned.
+  Result<void> create(ServiceContext& context, const char* listen, StreamLayers* layers);
   StreamServer& server() noexcept { return server_; }
   const StreamServer& server() const noexcept { return server_; }
 
@@ -56,6 +61,20 @@ class CServer {
   StreamServer server_;
 };
 
+// TLS of a service's servers: bp_table_tls.
+class CTls {
+ public:
+  TlsFiles files;  // of the configuration; empty: there is no TLS
+
+  // Before the listeners of the service. Each shard of `servers` has TLS for all of them there.
+  void plan(ServicePlan& plan, const std::deque<CServer>& servers);
+  // Those of a shard's servers; nullptr: there is no TLS.
+  Result<StreamLayers*> layers(ServiceContext& context, uint32_t shard);
+
+ private:
+  std::map<uint32_t, StreamLayers*> layers_;
+};
+
 // A bp_session. The functions that a protocol calls are public, for C.
 class CSession final : public StreamSession {
  public:
@@ -70,11 +89,13 @@ class CSession final : public StreamSession {
   using StreamSession::has_left;
   using StreamSession::is_input_full;
   using StreamSession::later;
+  using StreamSession::layer;
   using StreamSession::lend;
   using StreamSession::resume;
   using StreamSession::say;
   using StreamSession::say_number;
   using StreamSession::skip;
+  using StreamSession::start_layer;
   using StreamSession::take;
   using StreamSession::want;
 

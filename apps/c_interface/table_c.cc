@@ -159,8 +159,8 @@ void bp_table_shards(bp_table* table, const char* key, unsigned* shards, size_t*
 
 void bp_table_listen(bp_table* table, const char* key, const char* help) {
   auto addresses = std::make_shared<std::vector<SocketAddress>>();
-  table->keep([addresses, name = std::string(key)](ServicePlan* plan) {
-    if (plan != nullptr) plan->listen(name.c_str(), *addresses);
+  table->keep([addresses, name = std::string(key), &service = table->service](ServicePlan* plan) {
+    if (plan != nullptr) service.listens.push_back({name, *addresses});
   });
   table->table.addresses(key, addresses.get(), 1, 8).required().unique().help(help);
 }

@@ -10,6 +10,8 @@
 #include "apps/services/service.h"
 #include "apps/testing/c_service.h"
 #include "apps/testing/test_appliance.h"
+#include "tests/apps/services/tls_test_client.h"
+#include "tests/transport/tls/tls_rig.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -43,7 +45,8 @@ void say(bp_session* session, std::string_view text) {
 }
 
 // "later": the answer is finished by the test; "wait": the session waits for the test; "lend",
-// "fill" and "skip" (the next 5 bytes), "number", "end", "foreign". Other lines come back.
+// "fill" and "skip" (the next 5 bytes), "number", "end", "foreign"; "tls" is answered by a number,
+// and "starttls" begins TLS. Other lines come back.
 bp_step work(void* self, bp_session* session, uint64_t) {
   auto& lines = *static_cast<Lines*>(self);
   auto& state = *static_cast<State*>(bp_session_state(session));
@@ -87,6 +90,11 @@ bp_step work(void* self, bp_session* session, uint64_t) {
     bp_session_lend(session, lines.lent, sizeof lines.lent, lines.lent);
   } else if (line == "number\n") {
     bp_session_say_number(session, 12345);
+  } else if (line == "tls\n") {
+    bp_session_say_number(session, bp_session_tls(session));
+  } else if (line == "starttls\n") {
+    say(session, line);
+    bp_session_start_tls(session);
   } else if (line == "end\n") {
     bp_session_end(session);
   } else if (line == "foreign\n") {
@@ -98,9 +106,8 @@ bp_step work(void* self, bp_session* session, uint64_t) {
   return BP_TAKEN;
 }
 
-}  // namespace
-
-TEST_GROUP(SessionC) {
+class SessionBodies : public Utest {
+ public:
   Lines lines;
   bp_service described = {};
   std::unique_ptr<Service> service;
@@ -140,10 +147,10 @@ TEST_GROUP(SessionC) {
   }
   void teardown() override { appliance.reset(); }
 
-  std::string problems() {
+  std::string problems(const std::string& keys = "") {
     service = testing::make_service(described);
     appliance = std::make_unique<TestAppliance>(std::vector<Service*>{service.get()});
-    return appliance->boot("[lines]\nlisten = [\"tcp:127.0.0.1:7\"]\n");
+    return appliance->boot("[lines]\nlisten = [\"tcp:127.0.0.1:7\"]\n" + keys);
   }
   TestClient connect() {
     if (appliance == nullptr) STRCMP_EQUAL("", problems().c_str());
@@ -151,6 +158,10 @@ TEST_GROUP(SessionC) {
   }
   uint64_t now_ns() { return bp_loop_now_ns(bp_loop_of(lines.context, 0)); }
 };
+
+}  // namespace
+
+TEST_GROUP_BASE(SessionC, SessionBodies){};
 
 TEST(SessionC, AnswersAtOnce) {
   TestClient client = connect();
@@ -298,4 +309,122 @@ TEST(SessionC, AServerThatIsNotPlannedIsRefused) {
   };
   STRCMP_EQUAL("lines: creating the server clients: it is not planned; call bp_plan_server in plan",
                problems().c_str());
+}
+
+// ---- TLS ----
+
+TEST_GROUP_BASE(SessionCTls, SessionBodies) {
+  test::TlsFolder folder;
+
+  void setup() override {
+    SessionBodies::setup();
+    described.describe = [](void*, bp_table* table) {
+      bp_table_listen(table, "listen", "Where it listens.");
+      bp_table_tls(table, NULL);
+    };
+  }
+  // Boots with a shared key, and `keys` of the table.
+  void boot(const std::string& keys = "") {
+    const std::string path = folder.write("keys.psk", test::kSharedKeyLine);
+    STRCMP_EQUAL("", problems("tls_shared_keys = \"" + path + "\"\n" + keys).c_str());
+  }
+  test::TlsTestClient secure_client() {
+    test::TlsTestClient client(appliance->connect("lines", "listen"));
+    client.tls->share("alice", test::kSharedKey);
+    return client;
+  }
+};
+
+TEST(SessionCTls, ServesClientsOfBothKinds) {
+  boot();
+  test::TlsTestClient secure = secure_client();
+  CHECK(secure.begin());
+  STRCMP_EQUAL("3one\n", secure.ask("tls\none\n").c_str());  // BP_TLS_BEGUN
+  TestClient plain = connect();
+  CHECK(plain.send("tls\none\n"));
+  STRCMP_EQUAL("1one\n", plain.receive_all().c_str());  // BP_TLS_OFFERED
+  CHECK(appliance->counter("lines", "tls_handshakes") == 1);
+}
+
+TEST(SessionCTls, RefusesPlainTextWhereItIsRefused) {
+  boot("plain_text = \"refused\"\n");
+  TestClient plain = connect();
+  CHECK(plain.send("one\n12345\n"));
+  STRCMP_EQUAL("", plain.receive_all().c_str());
+  CHECK(plain.is_closed());
+  CHECK(appliance->counter("lines", "times") == 0);
+  test::TlsTestClient secure = secure_client();
+  CHECK(secure.begin());
+  STRCMP_EQUAL("one\n", secure.ask("one\n").c_str());
+}
+
+TEST(SessionCTls, WithoutKeysIsNone) {
+  STRCMP_EQUAL("", problems().c_str());
+  TestClient plain = connect();
+  CHECK(plain.send("tls\n"));
+  STRCMP_EQUAL("0", plain.receive_all().c_str());  // BP_TLS_NONE
+  CHECK(!appliance->counter("lines", "tls_handshakes").has_value());
+}
+
+TEST(SessionCTls, BeginsWhenTheClientAsksForIt) {
+  lines.protocol.has_tls_on_request = 1;
+  boot("plain_text = \"refused\"\n");
+  test::TlsTestClient client = secure_client();
+  STRCMP_EQUAL("2", client.ask_in_clear("tls\n").c_str());  // BP_TLS_REQUIRED
+  STRCMP_EQUAL("starttls\n", client.ask_in_clear("starttls\n").c_str());
+  CHECK(client.begin());
+  STRCMP_EQUAL("3one\n", client.ask("tls\none\n").c_str());
+}
+
+TEST(SessionCTls, RefusesTextBehindTheRequest) {
+  lines.protocol.has_tls_on_request = 1;
+  boot();
+  TestClient client = connect();
+  CHECK(client.send("starttls\ninjected\n"));
+  STRCMP_EQUAL("", client.receive_all().c_str());
+  CHECK(client.is_closed());
+  CHECK(appliance->counter("lines", "connections_foreign", "clients") == 1);
+}
+
+TEST(SessionCTls, SharesAShardAmongServers) {
+  described.describe = [](void*, bp_table* table) {
+    bp_table_listen(table, "listen", "Where it listens.");
+    bp_table_listen(table, "more", "Where it listens, too.");
+    bp_table_tls(table, "lines.md#tls");
+  };
+  described.plan = [](void* self, bp_plan* plan) {
+    auto& its = *static_cast<Lines*>(self);
+    its.protocol.is_traced = 0;
+    bp_plan_histogram(plan, "times", "ns", "Times of lines.");
+    bp_plan_server(plan, "clients", 0, 2, NULL, &its.protocol);
+    bp_plan_server(plan, "others", 0, 1, NULL, &its.protocol);
+    return 0;
+  };
+  described.create = [](void* self, bp_context* context) {
+    static_cast<Lines*>(self)->times = bp_histogram_of(context, "times");
+    const int first = bp_server_listen(context, "clients", "listen");
+    return first == 0 ? bp_server_listen(context, "others", "more") : first;
+  };
+  boot("more = [\"tcp:127.0.0.1:8\"]\n");
+  for (const char* key : {"listen", "more"}) {
+    test::TlsTestClient client(appliance->connect("lines", key));
+    client.tls->share("alice", test::kSharedKey);
+    CHECK(client.begin());
+    STRCMP_EQUAL("one\n", client.ask("one\n").c_str());
+  }
+}
+
+TEST(SessionCTls, IsNotForSocketsThatAreHandedOut) {
+  described.plan = [](void*, bp_plan* plan) {
+    bp_plan_connections(plan, 0, 1, NULL);
+    return 0;
+  };
+  described.create = [](void* self, bp_context* context) {
+    return bp_listen(
+        context, "listen", 0, [](void*, int) {}, self);
+  };
+  const std::string path = folder.write("keys.psk", test::kSharedKeyLine);
+  STRCMP_EQUAL("lines: listening at the addresses of listen: the service has TLS, which only its "
+               "servers speak; serve the clients by bp_server_listen",
+               problems("tls_shared_keys = \"" + path + "\"\n").c_str());
 }

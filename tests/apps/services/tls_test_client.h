@@ -45,6 +45,11 @@ class TlsTestClient {
     exchange();
     return tls->read();
   }
+  // The same without TLS, before begin().
+  std::string ask_in_clear(std::string_view text) {
+    client_.send(text);
+    return client_.receive_all();
+  }
   bool is_closed() { return client_.is_closed(); }
   void end_sending() noexcept { client_.end_sending(); }
   void close() noexcept { client_.close(); }
