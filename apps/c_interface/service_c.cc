@@ -375,9 +375,10 @@ void bp_post(bp_loop* loop, bp_call* call) {
 
 void bp_ask(bp_loop* from, bp_loop* to, bp_question* question,
             void (*answered)(bp_question* question)) {
-  BP_ASSERT(from->asker != nullptr &&
-            "a question is asked on a shard where none is planned: bp_plan_questions");
-  BP_ASSERT(question->asked != nullptr && answered != nullptr);
+  BP_REQUIRE(from->asker != nullptr,
+             "a question is asked on a shard where none is planned: bp_plan_questions");
+  BP_REQUIRE(question->asked != nullptr && answered != nullptr,
+             "a question without a function is asked: bp_ask");
   ShardQuestion* const own = own_question(question);
   if (own->asked == nullptr) {
     new (own) ShardQuestion([](ShardQuestion& self) noexcept {
@@ -385,7 +386,7 @@ void bp_ask(bp_loop* from, bp_loop* to, bp_question* question,
       asked->asked(asked);
     });
   }
-  BP_ASSERT(!own->is_in_flight() && "the question is in flight already");
+  BP_REQUIRE(!own->is_in_flight(), "a question is asked that is not answered yet: bp_ask");
   question->answered = answered;
   from->asker->ask(*to->loop, *own, [](ShardQuestion& self) noexcept {
     auto* asked = reinterpret_cast<bp_question*>(&self);

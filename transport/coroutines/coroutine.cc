@@ -5,11 +5,12 @@
 namespace bedplate {
 
 void CoroutinePromise::unhandled_exception() const noexcept {
-  assertion_failed(__FILE__, __LINE__, "an exception left a coroutine");
+  contract_broken("an exception left a coroutine: catch it there");
 }
 
 void CoroutinePromise::begin_within(CoroutinePromise& parent) noexcept {
-  BP_ASSERT(&frames_ == &parent.frames_);
+  BP_REQUIRE(&frames_ == &parent.frames_,
+             "a coroutine awaits one whose frame is of other CoroutineFrames");
   parent.wait();
   parent_ = &parent;
   session_ = parent.session_;
@@ -38,8 +39,9 @@ bool CoroutinePromise::run() noexcept {
 }
 
 void CoroutinePromise::wake() noexcept {
-  BP_ASSERT(frames_.loop().is_own_thread() && "a coroutine goes on on the shard of its frames");
-  BP_ASSERT(state_ == State::kWaits && "a coroutine goes on that does not wait");
+  BP_REQUIRE_THREAD(frames_.loop().is_own_thread(), "CoroutineWait::end_wait");
+  BP_REQUIRE(state_ == State::kWaits,
+             "a coroutine is resumed that does not wait: CoroutineWait::end_wait, once");
   if (session_ != nullptr) return session_->woken(*this);
   run();
 }

@@ -129,8 +129,8 @@ class [[nodiscard]] Coroutine {
   Coroutine& operator=(Coroutine&&) = delete;
   ~Coroutine() {
     if (promise_ == nullptr) return;
-    BP_ASSERT((promise_->state_ == State::kNew || promise_->state_ == State::kEnded) &&
-              "a coroutine was destroyed before its end");
+    BP_REQUIRE(promise_->state_ == State::kNew || promise_->state_ == State::kEnded,
+               "a coroutine is destroyed before its end: its Coroutine stays until then");
     promise_->handle_.destroy();
   }
 
@@ -139,8 +139,8 @@ class [[nodiscard]] Coroutine {
 
   // For co_await, in another coroutine.
   bool await_ready() const noexcept {
-    BP_ASSERT(is_there() && "more coroutines are awaited than their frames are planned for");
-    BP_ASSERT(promise_->state_ == State::kNew && "a coroutine was awaited twice");
+    BP_REQUIRE(is_there(), "more coroutines are awaited than have frames: FrameClass::count");
+    BP_REQUIRE(promise_->state_ == State::kNew, "a coroutine is awaited twice: call it again");
     return false;
   }
   template <typename Promise>
@@ -226,15 +226,15 @@ class CoroutineEvent : private CoroutineWait {
   // Resumes the coroutine that awaits it, before set() returns; else the next await does not wait.
   // Requires: it is not set.
   void set() noexcept {
-    BP_ASSERT(loop_.is_own_thread() && "an event is set on the shard of its loop");
-    BP_ASSERT(!is_set_ && "an event was set twice");
+    BP_REQUIRE_THREAD(loop_.is_own_thread(), "CoroutineEvent::set");
+    BP_REQUIRE(!is_set_, "an event is set twice: CoroutineEvent::set, once for each co_await");
     is_set_ = true;
     if (is_awaited()) end_wait();
   }
 
   // For co_await.
   bool await_ready() const noexcept {
-    BP_ASSERT(!is_awaited() && "two coroutines await one event");
+    BP_REQUIRE(!is_awaited(), "two coroutines await one event: each needs a CoroutineEvent");
     return is_set_;
   }
   template <typename Promise>

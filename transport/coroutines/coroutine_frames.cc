@@ -19,10 +19,14 @@ namespace bedplate {
 constinit thread_local CoroutineFrames* CoroutineFrames::current_ = nullptr;
 
 void CoroutineFrames::create(const CoroutineFramesOptions& options) noexcept {
-  BP_ASSERT(loop_ == nullptr && options.loop != nullptr);
-  BP_ASSERT(options.classes.size() > 0 && options.classes.size() <= kClassesMax);
-  BP_ASSERT(options.memory.size() >= bytes_for(options.classes));
-  BP_ASSERT(reinterpret_cast<uintptr_t>(options.memory.data()) % kCacheLineBytes == 0);
+  BP_REQUIRE(loop_ == nullptr && options.loop != nullptr,
+             "frames are created twice, or without a loop: CoroutineFrames::create");
+  BP_REQUIRE(options.classes.size() > 0 && options.classes.size() <= kClassesMax,
+             "frames have no class, or more than %u: CoroutineFrames::create", kClassesMax);
+  BP_REQUIRE(options.memory.size() >= bytes_for(options.classes),
+             "the memory of frames is too small: CoroutineFrames::bytes_for");
+  BP_REQUIRE(reinterpret_cast<uintptr_t>(options.memory.data()) % kCacheLineBytes == 0,
+             "the memory of frames is not aligned to a cache line: CoroutineFrames::create");
   loop_ = options.loop;
   refused_ = options.refused;
   std::byte* memory = options.memory.data();
@@ -31,8 +35,9 @@ void CoroutineFrames::create(const CoroutineFramesOptions& options) noexcept {
     made.bytes = each.bytes;
     made.count = each.count;
     made.frames = this;
-    BP_ASSERT(each.bytes > 0 && each.count > 0);
-    BP_ASSERT(class_count_ == 1 || each.bytes > classes_[class_count_ - 2].bytes);
+    BP_REQUIRE(each.bytes > 0 && each.count > 0 &&
+                   (class_count_ == 1 || each.bytes > classes_[class_count_ - 2].bytes),
+               "classes of frames do not ascend, or one is empty: CoroutineFrames::create");
     const uint64_t stride = stride_bytes(each.bytes);
     for (uint32_t i = each.count; i-- > 0;) {
       auto* block = new (memory + i * stride) Block;
@@ -67,7 +72,7 @@ CoroutineFrames::Class* CoroutineFrames::class_for(size_t bytes) noexcept {
 }
 
 void* CoroutineFrames::take_block(size_t bytes) noexcept {
-  BP_ASSERT(loop_->is_own_thread() && "a coroutine is made on the shard of its frames");
+  BP_REQUIRE_THREAD(loop_->is_own_thread(), "a coroutine of a shard's CoroutineFrames");
   last_bytes_ = bytes;
   Class* const fitting = class_for(bytes);
   if (fitting == nullptr || fitting->spare.is_empty()) {
@@ -83,8 +88,8 @@ void* CoroutineFrames::take_block(size_t bytes) noexcept {
 }
 
 void* CoroutineFrames::take(size_t bytes) noexcept {
-  BP_ASSERT(current_ != nullptr &&
-            "a coroutine is made by start_coroutine(), a session, or another coroutine");
+  BP_REQUIRE(current_ != nullptr,
+             "a coroutine is called by neither start_coroutine(), a session nor a coroutine");
   return current_->take_block(bytes);
 }
 
@@ -92,7 +97,7 @@ void CoroutineFrames::give_back(void* frame) noexcept {
   Block& block = *(static_cast<Block*>(frame) - 1);
   Class& its_class = *block.its_class;
   CoroutineFrames& frames = *its_class.frames;
-  BP_ASSERT(frames.loop_->is_own_thread() && "a coroutine ends on the shard of its frames");
+  BP_REQUIRE_THREAD(frames.loop_->is_own_thread(), "the destructor of a Coroutine");
   BP_ASSERT(its_class.used_count > 0);
   if (BP_DEBUG) std::memset(frame, 0xdb, its_class.bytes);
   ASAN_POISON_MEMORY_REGION(frame, its_class.bytes);

@@ -69,7 +69,9 @@ void CoroutineSession::woken(CoroutinePromise& promise) noexcept {
 }
 
 void CoroutineSession::wait_for(WaitsFor what, CoroutinePromise& promise) noexcept {
-  BP_ASSERT(promise.session() == this && "a session speaks with its peer in its own coroutines");
+  BP_REQUIRE(promise.session() == this,
+             "a coroutine waits for the peer of a session that did not begin it: "
+             "CoroutineSession::serve");
   promise.wait();
   innermost_ = &promise;
   waits_for_ = what;
@@ -91,7 +93,9 @@ bool CoroutineSession::has_input() noexcept {
   } else if (arrived().size() >= wanted_input_) {
     ready_input_ = wanted_input_;
   } else {
-    BP_ASSERT(!is_input_full() && "bytes() wants more than the input buffer holds");
+    BP_REQUIRE(!is_input_full(),
+               "a coroutine wants more bytes than its session's input buffer holds: "
+               "CoroutineSession::bytes");
   }
   return ready_input_ > 0;
 }

@@ -195,11 +195,11 @@ class [[nodiscard]] CoroutineSession::LendWait final {
 
 inline CoroutineSession::InputWait CoroutineSession::line() noexcept { return {*this, 0}; }
 inline CoroutineSession::InputWait CoroutineSession::bytes(uint64_t count) noexcept {
-  BP_ASSERT(count > 0);
+  BP_REQUIRE(count > 0, "a coroutine wants no bytes: CoroutineSession::bytes");
   return {*this, count};
 }
 inline CoroutineSession::FillWait CoroutineSession::fill(char* memory, uint64_t count) noexcept {
-  BP_ASSERT(memory != nullptr);
+  BP_REQUIRE(memory != nullptr, "a coroutine fills no memory: CoroutineSession::fill");
   return {*this, memory, count};
 }
 inline CoroutineSession::FillWait CoroutineSession::skip(uint64_t count) noexcept {

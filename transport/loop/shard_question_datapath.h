@@ -90,11 +90,15 @@ class ShardAsker {
   // questions are in flight than are planned.
   void ask(EventLoop& to, ShardQuestion& question,
            void (*answered)(ShardQuestion& self) noexcept) noexcept {
-    BP_ASSERT(loop_->is_own_thread() && "a question is asked on the shard of its asker");
-    BP_ASSERT(question.asked != nullptr && answered != nullptr);
-    BP_ASSERT(!question.is_in_flight() && "the question is in flight already");
-    BP_ASSERT(in_flight() < question_count_max_ &&
-              "more questions are in flight than the service plans: ServicePlan::questions");
+    BP_REQUIRE_THREAD(loop_->is_own_thread(), "ShardAsker::ask");
+    BP_REQUIRE(question.asked != nullptr && answered != nullptr,
+               "a question without a function is asked: ShardQuestion::asked, ShardAsker::ask");
+    BP_REQUIRE(!question.is_in_flight(),
+               "a question is asked that is not answered yet: ShardAsker::ask (bp_ask)");
+    BP_REQUIRE(in_flight() < question_count_max_,
+               "more questions are in flight than a service plans on this shard, %u: "
+               "ServicePlan::questions (bp_plan_questions)",
+               question_count_max_);
     in_flight_.add(1);
     question.answered_ = answered;
     question.asker_ = this;
@@ -130,8 +134,10 @@ class ShardAsker {
 };
 
 inline void ShardQuestion::answer() noexcept {
-  BP_ASSERT(state_ == State::kAsked && "a question is answered once, after it has arrived");
-  BP_ASSERT(to_->is_own_thread() && "a question is answered on the shard that was asked");
+  BP_REQUIRE(state_ == State::kAsked,
+             "a question is answered twice, or before it has arrived: ShardQuestion::answer "
+             "(bp_answer)");
+  BP_REQUIRE_THREAD(to_->is_own_thread(), "ShardQuestion::answer");
   state_ = State::kAnswered;
   submit(*asker_->loop_, [](void* self) noexcept {
     auto& answered = *static_cast<ShardQuestion*>(self);

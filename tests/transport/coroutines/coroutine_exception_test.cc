@@ -55,7 +55,7 @@ TEST(CoroutineException, ThatStaysInsideIsTheProgramsOwn) {
 }
 
 TEST(CoroutineException, ThatLeavesTheCoroutineEndsTheProcess) {
-  BP_CHECK_DIES("an exception left a coroutine", {
+  BP_CHECK_DIES("broken contract: an exception left a coroutine", {
     EventLoop own_loop;
     if (!own_loop.create({}).ok()) abort();
     FramesRig own(own_loop);

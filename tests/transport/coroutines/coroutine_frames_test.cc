@@ -131,12 +131,12 @@ TEST(CoroutineFrames, KeepTheLawOfTheDataPath) {
 // ---- Mistakes -----------------------------------------------------------------------------------
 
 TEST(CoroutineFrames, ACoroutineThatIsMadeOutsideAScopeIsAProgrammingError) {
-  BP_CHECK_DIES("a coroutine is made by start_coroutine(), a session, or another coroutine",
+  BP_CHECK_DIES("a coroutine is called by neither start_coroutine(), a session nor a coroutine",
                 (void)small());
 }
 
 TEST(CoroutineFrames, ClassesThatDoNotAscendAreAProgrammingError) {
-  BP_CHECK_DIES("assertion failed", {
+  BP_CHECK_DIES("broken contract: classes of frames do not ascend", {
     static constexpr FrameClass kClasses[] = {{.bytes = 512, .count = 1},
                                               {.bytes = 512, .count = 1}};
     static FramesRig::Memory memory;
@@ -152,5 +152,6 @@ TEST(CoroutineFrames, OfAnotherShardAreAProgrammingError) {
     const CoroutineFrames::Scope scope(others.frames);
     (void)small();
   });
-  check_died(end, "a coroutine is made on the shard of its frames", __FILE__, __LINE__);
+  check_died(end, "a coroutine of a shard's CoroutineFrames was called on another thread", __FILE__,
+             __LINE__);
 }

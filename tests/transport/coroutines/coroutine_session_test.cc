@@ -382,13 +382,14 @@ TEST(CoroutineSession, IsSpokenForByItsOwnCoroutineAlone) {
   struct Body {
     static Coroutine<> run(Talk& other) { co_await other.serve(); }
   };
-  BP_CHECK_DIES("a session speaks with its peer in its own coroutines", {
-    EventLoop own_loop;
-    if (!own_loop.create({}).ok()) abort();
-    Site own(own_loop);
-    Talk other(own);
-    if (!start_coroutine(own.frames.frames, [&] { return Body::run(other); })) abort();
-  });
+  BP_CHECK_DIES(
+      "broken contract: a coroutine waits for the peer of a session that did not begin it", {
+        EventLoop own_loop;
+        if (!own_loop.create({}).ok()) abort();
+        Site own(own_loop);
+        Talk other(own);
+        if (!start_coroutine(own.frames.frames, [&] { return Body::run(other); })) abort();
+      });
 }
 
 // ---- With sockets -------------------------------------------------------------------------------

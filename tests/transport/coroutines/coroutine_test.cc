@@ -408,7 +408,7 @@ TEST(Coroutine, AwaitedTwiceIsAProgrammingError) {
       (void)co_await other;
     }
   };
-  BP_CHECK_DIES("a coroutine was awaited twice", {
+  BP_CHECK_DIES("broken contract: a coroutine is awaited twice", {
     Alone alone;
     alone.start([] { return Body::run(); });
   });
@@ -418,7 +418,7 @@ TEST(Coroutine, AwaitedByTwoIsAProgrammingError) {
   struct Body {
     static Coroutine<> run(Coroutine<int>& other) { (void)co_await other; }
   };
-  BP_CHECK_DIES("a coroutine was awaited twice", {
+  BP_CHECK_DIES("broken contract: a coroutine is awaited twice", {
     Alone alone;
     const CoroutineFrames::Scope scope(alone.rig.frames);
     Coroutine<int> other = later(alone.waits, 1);
@@ -431,7 +431,7 @@ TEST(Coroutine, DestroyedWhileItWaitsIsAProgrammingError) {
   struct Body {
     static Coroutine<> run(Coroutine<int>& other) { (void)co_await other; }
   };
-  BP_CHECK_DIES("a coroutine was destroyed before its end", {
+  BP_CHECK_DIES("broken contract: a coroutine is destroyed before its end", {
     Alone alone;
     const CoroutineFrames::Scope scope(alone.rig.frames);
     Coroutine<int> other = later(alone.waits, 1);
@@ -451,14 +451,14 @@ TEST(Coroutine, AwaitedWithoutAFrameIsAProgrammingError) {
       if (depth > 0) co_await run(depth - 1);
     }
   };
-  BP_CHECK_DIES("more coroutines are awaited than their frames are planned for", {
+  BP_CHECK_DIES("broken contract: more coroutines are awaited than have frames", {
     Alone alone;
     alone.start([] { return Body::run(16); });
   });
 }
 
 TEST(Coroutine, AnEventThatIsSetTwiceIsAProgrammingError) {
-  BP_CHECK_DIES("an event was set twice", {
+  BP_CHECK_DIES("broken contract: an event is set twice", {
     Alone alone;
     CoroutineEvent event(alone.loop);
     event.set();
@@ -470,7 +470,7 @@ TEST(Coroutine, AnEventThatTwoAwaitIsAProgrammingError) {
   struct Body {
     static Coroutine<> run(CoroutineEvent& event) { co_await event; }
   };
-  BP_CHECK_DIES("two coroutines await one event", {
+  BP_CHECK_DIES("broken contract: two coroutines await one event", {
     Alone alone;
     CoroutineEvent event(alone.loop);
     alone.start([&] { return Body::run(event); });
@@ -504,9 +504,9 @@ TEST(Coroutine, ResumedOnAnotherThreadIsAProgrammingError) {
       [&] { has_started = start_coroutine(others.frames, [&] { return wait_for(wait); }); });
   CHECK(has_started);
   check_died(run_forked([&] { wait.promise->wake(); }),
-             "a coroutine goes on on the shard of its frames", __FILE__, __LINE__);
-  check_died(run_forked([&] { event.set(); }), "an event is set on the shard of its loop", __FILE__,
-             __LINE__);
+             "CoroutineWait::end_wait was called on another thread", __FILE__, __LINE__);
+  check_died(run_forked([&] { event.set(); }), "CoroutineEvent::set was called on another thread",
+             __FILE__, __LINE__);
   running.run_there([&] { wait.promise->wake(); });
   CHECK_EQUAL(0, others.frames.in_use());
 }
@@ -518,7 +518,7 @@ TEST(Coroutine, ResumedWhileItRunsIsAProgrammingError) {
       wait.promise->wake();
     }
   };
-  BP_CHECK_DIES("a coroutine goes on that does not wait", {
+  BP_CHECK_DIES("broken contract: a coroutine is resumed that does not wait", {
     Alone alone;
     Careless wait;
     alone.start([&] { return Body::run(wait); });

@@ -216,16 +216,17 @@ struct IdleAsker {
 }  // namespace
 
 TEST(ShardQuestion, BeyondThePlanIsAProgrammingError) {
-  BP_CHECK_DIES("more questions are in flight than the service plans: ServicePlan::questions", {
-    IdleAsker idle;
-    Doubling second;
-    idle.asker.ask(idle.loop, idle.question, &Doubling::take);
-    idle.asker.ask(idle.loop, second, &Doubling::take);
-  });
+  BP_CHECK_DIES(
+      "broken contract: more questions are in flight than a service plans on this shard, 1", {
+        IdleAsker idle;
+        Doubling second;
+        idle.asker.ask(idle.loop, idle.question, &Doubling::take);
+        idle.asker.ask(idle.loop, second, &Doubling::take);
+      });
 }
 
 TEST(ShardQuestion, ThatIsInFlightCannotBeAskedAgain) {
-  BP_CHECK_DIES("the question is in flight already", {
+  BP_CHECK_DIES("broken contract: a question is asked that is not answered yet", {
     IdleAsker idle;
     idle.asker.ask(idle.loop, idle.question, &Doubling::take);
     idle.asker.ask(idle.loop, idle.question, &Doubling::take);
@@ -233,14 +234,14 @@ TEST(ShardQuestion, ThatIsInFlightCannotBeAskedAgain) {
 }
 
 TEST(ShardQuestion, IsNotAnsweredBeforeItHasArrived) {
-  BP_CHECK_DIES("a question is answered once, after it has arrived", {
+  BP_CHECK_DIES("broken contract: a question is answered twice, or before it has arrived", {
     IdleAsker idle;
     idle.question.answer();
   });
 }
 
 TEST(ShardQuestion, AnsweredTwiceIsAProgrammingError) {
-  BP_CHECK_DIES("a question is answered once, after it has arrived", {
+  BP_CHECK_DIES("broken contract: a question is answered twice, or before it has arrived", {
     IdleAsker idle;
     idle.question.asked = [](ShardQuestion& self) noexcept {
       self.answer();
@@ -259,7 +260,7 @@ TEST(ShardQuestion, AnsweredOnAnotherShardIsAProgrammingError) {
   ask(*there->loop, question);
   wait_for_arrival(question);
   const Ended end = run_forked([] { question.answer(); });
-  check_died(end, "a question is answered on the shard that was asked", __FILE__, __LINE__);
+  check_died(end, "ShardQuestion::answer was called on another thread", __FILE__, __LINE__);
   there->run_there([&] { question.answer(); });
   CHECK(eventually([&] { return question.answer_count.load() > 0; }));
 }
@@ -267,5 +268,5 @@ TEST(ShardQuestion, AnsweredOnAnotherShardIsAProgrammingError) {
 TEST(ShardQuestion, AskedOnAnotherShardIsAProgrammingError) {
   Doubling question;
   const Ended end = run_forked([&] { asker.ask(*there->loop, question, &Doubling::take); });
-  check_died(end, "a question is asked on the shard of its asker", __FILE__, __LINE__);
+  check_died(end, "ShardAsker::ask was called on another thread", __FILE__, __LINE__);
 }
