@@ -113,7 +113,7 @@ void bp_session_end(bp_session* session);
 void bp_session_end_foreign(bp_session* session, const char* what);
 /* Makes the answer of this step one that comes later, behind what the step has said so far. The
  * protocol fills it and finishes it once. Requires: later_count is not 0; once in a step, and then
- * neither say nor lend. */
+ * neither say, lend nor answered. */
 bp_later* bp_session_later(bp_session* session);
 /* TLS of the client. If it may begin and the client asks for it, the step takes the request, says
  * its reply and calls bp_session_start_tls: TLS begins once all answers have come and all replies

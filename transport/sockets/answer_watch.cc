@@ -3,6 +3,7 @@
 namespace bedplate {
 
 void AnswerWatch::create(EventLoop& loop, uint64_t answer_ns_max, Counter& waiting, Counter& late) {
+  loop_ = &loop;
   waiting_ = &waiting;
   late_ = &late;
   limit_.create(

@@ -9,6 +9,8 @@
 #include <cstdint>
 
 #include "platform/counter.h"
+#include "platform/thread_owner.h"
+#include "transport/loop/event_loop.h"
 #include "transport/loop/time_limit.h"
 
 namespace bedplate {
@@ -28,12 +30,14 @@ class AnswerWatch {
     limit_.begin(answer);
   }
   void ended(Limited& answer) noexcept {
+    BP_REQUIRE_THREAD(loop_->is_own_thread(), "LaterAnswer::finish or StreamSession::resume");
     waiting_->set(waiting_->read() - 1);
     if (!answer.is_limited()) late_->set(late_->read() - 1);
     limit_.end(answer);
   }
 
  private:
+  const EventLoop* loop_ = nullptr;
   Counter* waiting_ = nullptr;
   Counter* late_ = nullptr;
   TimeLimit limit_;

@@ -63,8 +63,10 @@ bool LaterAnswers::is_valid() const noexcept {
     return each.state_ == LaterAnswer::State::kFinished ||
            (is_in_order() && each.state_ == LaterAnswer::State::kWaits);
   });
+  const bool is_holding = held_ != nullptr && held_->state_ == LaterAnswer::State::kHeld;
+  if (held_ != nullptr && held_->state_ == LaterAnswer::State::kSpare) return false;
   return waiting == waiting_count_ &&
-         count_of(LaterAnswer::State::kHeld) == (held_ == nullptr ? 0U : 1U) &&
+         count_of(LaterAnswer::State::kHeld) == (is_holding ? 1U : 0U) &&
          queued == count_of(LaterAnswer::State::kFinished) + (is_in_order() ? waiting : 0) &&
          spare_.has_just(count_of(LaterAnswer::State::kSpare), [](const LaterAnswer& each) {
            return each.state_ == LaterAnswer::State::kSpare;
@@ -79,6 +81,7 @@ void LaterAnswers::hold(uint64_t received_ns) noexcept {
 
 void LaterAnswers::end_hold() noexcept {
   LaterAnswer& held = *std::exchange(held_, nullptr);
+  if (held.state_ != LaterAnswer::State::kHeld) return;  // defer()
   if (held.text_bytes_ == 0 && !held.has_loan()) {
     held.state_ = LaterAnswer::State::kSpare;
     return spare_.push(held);
@@ -88,11 +91,11 @@ void LaterAnswers::end_hold() noexcept {
 }
 
 LaterAnswer& LaterAnswers::defer(uint64_t received_ns) noexcept {
-  BP_REQUIRE(held_ != nullptr || !spare_.is_empty(),
-             "a step asks for a second later answer, or its session has none: "
-             "StreamSession::later");
-  if (held_ == nullptr) hold(received_ns);
-  LaterAnswer& answer = *std::exchange(held_, nullptr);
+  BP_REQUIRE(!all_.empty(), "a session without later answers asks for one: its constructor");
+  BP_REQUIRE(!has_step_answer() || held_->state_ == LaterAnswer::State::kHeld,
+             "a step asks for a second later answer: StreamSession::later");
+  if (!has_step_answer()) hold(received_ns);
+  LaterAnswer& answer = *held_;
   answer.state_ = LaterAnswer::State::kWaits;
   if (is_in_order()) queue_.push(answer);
   ++waiting_count_;

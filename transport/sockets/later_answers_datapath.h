@@ -60,7 +60,8 @@ class LaterAnswer : private Limited {
     time_ns_ = &time_ns;
     kind_ = kind;
   }
-  // The answer is complete, and belongs to the session again. `now_ns`: the loop's time.
+  // The answer is complete, and belongs to the session again: its completion calls this once, also
+  // if the peer has gone. `now_ns`: the loop's time.
   void finish(uint64_t now_ns) noexcept;
 
  private:
@@ -99,7 +100,8 @@ enum class AnswerOrder : uint8_t {
 // for what it says, so that its answer does not overtake.
 //
 // Invariant, checked by is_valid(): each is spare and in spare_, or held by the step, or waits, or
-// is finished. queue_ has the finished ones and, in the order of requests, the waiting ones.
+// is finished. queue_ has the finished ones and, in the order of requests, the waiting ones. The
+// step's answer is held, or, after defer(), waits or is finished.
 class LaterAnswers {
  public:
   // Ownership: `all` outlives it. It may be constructed later than this: prepare() is the first
@@ -127,11 +129,18 @@ class LaterAnswers {
   void begin_step(uint64_t received_ns) noexcept {
     if (BP_UNLIKELY(is_in_order() && !queue_.is_empty())) hold(received_ns);
   }
-  // The answer that takes what the step says; nullptr: the replies take it.
-  LaterAnswer* held() const noexcept { return held_; }
+  // Whether the step has an answer: of_step(). Else the replies take what it says.
+  bool has_step_answer() const noexcept { return held_ != nullptr; }
+  // The answer that takes what the step says. Requires: later() was not called in this step.
+  LaterAnswer& of_step() const noexcept {
+    BP_REQUIRE(held_->state_ == LaterAnswer::State::kHeld,
+               "a step says something after later(), which others may overtake: say it before, or "
+               "by LaterAnswer::say");
+    return *held_;
+  }
   // Whether a reply that goes straight to the replies would overtake a waiting answer.
   bool would_be_overtaken() const noexcept { return is_in_order() && !queue_.is_empty(); }
-  // Makes the step's answer a waiting one. Requires: may_step(), or held() is not nullptr.
+  // Makes the step's answer a waiting one. Requires: once in a step; there are such answers.
   LaterAnswer& defer(uint64_t received_ns) noexcept;
   void end_step() noexcept {
     if (BP_UNLIKELY(held_ != nullptr)) end_hold();
@@ -173,7 +182,7 @@ class LaterAnswers {
   bool is_prepared_;
   FreeList<&LaterAnswer::next_> spare_;
   TailQueue<&LaterAnswer::next_> queue_;
-  LaterAnswer* held_ = nullptr;
+  LaterAnswer* held_ = nullptr;  // the step's; after defer() until the end of the step, too
   uint32_t waiting_count_ = 0;
   AnswerWatch* watch_ = nullptr;
   bool is_session_waiting_ = false;

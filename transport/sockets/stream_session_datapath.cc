@@ -25,9 +25,9 @@ bool StreamSession::is_valid() const noexcept {
 
 void StreamSession::leave() noexcept {
   if (has_left_) return;
-  has_left_ = is_leaving_ = true;
+  has_left_ = is_running_ = true;
   left();
-  is_leaving_ = false;
+  is_running_ = false;
 }
 
 void StreamSession::reset() noexcept {
@@ -183,12 +183,13 @@ void StreamSession::sent(uint64_t now_ns) noexcept {
 // ---- answers that come later --------------------------------------------------------------------
 
 void StreamSession::resume(uint64_t now_ns) noexcept {
-  BP_REQUIRE(later_.is_session_waiting() && !is_running_,
+  BP_REQUIRE(later_.is_session_waiting() && (!is_running_ || has_left_),
              "a session is resumed that does not wait, or from within work(): "
              "StreamSession::resume");
   later_.end_session_wait();
+  if (is_running_) return;  // within left()
   if (!has_left_) run(now_ns);
-  if (owner_.changed != nullptr && !is_leaving_) owner_.changed(owner_.context);
+  if (owner_.changed != nullptr) owner_.changed(owner_.context);
 }
 
 }  // namespace bedplate

@@ -210,8 +210,8 @@ class StreamSession {
   // The bytes that lend() lent with `loan` were sent, or never will be.
   virtual void released(void* /*loan*/) noexcept {}
   // The peer has gone, perhaps in mid-request: fill() will not end. Operations that waiting answers
-  // need may be cancelled, but each answer is still finished, and a waiting session resumed (here,
-  // too). If the session itself has more to do, it calls wait().
+  // need may be cancelled, but each answer is still finished, once, and a waiting session resumed:
+  // here or later. If the session itself has more to do, it calls wait().
   virtual void left() noexcept {}
 
   // ---- For the protocol to call, on the session's thread ----
@@ -232,9 +232,10 @@ class StreamSession {
 
   // Makes the answer of this step one that comes later, behind what the step has said so far. The
   // protocol fills it and calls its finish(), once. Requires: once in a step, and then neither
-  // say() nor lend(); the session has memory for such answers.
+  // say(), lend() nor answered(); the session has memory for such answers.
   LaterAnswer& later() noexcept {
-    BP_REQUIRE(is_running_, "a later answer is asked for outside of work(): StreamSession::later");
+    BP_REQUIRE(is_running_ && !has_left_,
+               "a later answer is asked for outside of work(): StreamSession::later");
     return later_.defer(received_ns_);
   }
 
@@ -278,7 +279,7 @@ class StreamSession {
 
   // Appends a copy of `text` to the replies. Requires: at most kStepTextBytes in a step.
   void say(std::string_view text) noexcept {
-    if (BP_UNLIKELY(later_.held() != nullptr)) return later_.held()->say(text);
+    if (BP_UNLIKELY(later_.has_step_answer())) return later_.of_step().say(text);
     BP_DCHECK(!later_.would_be_overtaken());
     replies_.say(text);
   }
@@ -287,7 +288,7 @@ class StreamSession {
   // Appends `text` without a copy: it stays unchanged until released(loan), which is called once.
   // Requires: at most kStepLoans in a step.
   void lend(std::string_view text, void* loan) noexcept {
-    if (BP_UNLIKELY(later_.held() != nullptr)) return later_.held()->lend(text, loan);
+    if (BP_UNLIKELY(later_.has_step_answer())) return later_.of_step().lend(text, loan);
     BP_DCHECK(!later_.would_be_overtaken());
     replies_.lend(text, loan);
   }
@@ -295,7 +296,9 @@ class StreamSession {
   // goes to `time_ns`, one of at most kTimesMax. `kind`: the request's kind in the records of
   // Owner::trace, a number of the service's TraceDescription::kinds.
   void answered(Histogram& time_ns, uint8_t kind = 0) noexcept {
-    if (BP_UNLIKELY(later_.held() != nullptr)) return later_.held()->answered(time_ns, kind);
+    if (BP_UNLIKELY(later_.has_step_answer())) {
+      return later_.of_step().answered(time_ns, kind);
+    }
     replies_.answered(time_ns, kind);
   }
   // Ends the session: no further step.
@@ -324,10 +327,9 @@ class StreamSession {
   uint64_t received_ns_ = 0;
   uint32_t steps_ = 0;
   bool is_starved_ = true;   // all arrived bytes were worked on, but for the start of a request
-  bool is_running_ = false;  // within run(), whose caller does what changed_ would
+  bool is_running_ = false;  // within run() or left(), whose caller does what `changed` would
   bool is_over_ = false;
   bool has_left_ = false;
-  bool is_leaving_ = false;  // within left(), whose caller does what changed_ would
   bool is_arrived_kept_ = false;
   SessionLayer layer_;
   const char* foreign_ = nullptr;

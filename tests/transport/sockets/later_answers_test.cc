@@ -9,11 +9,13 @@
 
 #include "apps/testing/session_peer.h"
 #include "transport/sockets/answer_watch.h"
+#include "tests/support/death_test.h"
 #include "transport/sockets/stream_session_datapath.h"
 
 #include "CppUTest/TestHarness.h"
 
 using namespace bedplate;
+using namespace bedplate::test;
 
 namespace {
 
@@ -291,4 +293,122 @@ TEST(LaterAnswers, AnyMixOfThemKeepsTheOrder) {
     got += take(ordered);
     STRCMP_EQUAL(expected.c_str(), got.c_str());
   }
+}
+
+// ---- Mistakes -----------------------------------------------------------------------------------
+
+namespace {
+
+// Takes a line, and does `step` with it; its peer's end does `gone`.
+class Scripted final : public StreamSession {
+ public:
+  using Act = void (*)(Scripted& self);
+  explicit Scripted(Act step, Act gone = nullptr, AnswerOrder order = AnswerOrder::kAny) noexcept
+      : StreamSession(input_, output_, later_, order), step_(step), gone_(gone) {}
+
+  using StreamSession::answered;
+  using StreamSession::later;
+  using StreamSession::lend;
+  using StreamSession::resume;
+  using StreamSession::say;
+  LaterAnswer* answer = nullptr;
+  Histogram times;
+
+  void begin() {
+    std::string_view line = "a line\n";
+    testing::SessionPeer(*this).give(&line);
+  }
+
+ private:
+  StreamStep work(uint64_t) noexcept override {
+    if (arrived_line().empty()) return StreamStep::kStarved;
+    take(arrived_line().size());
+    step_(*this);
+    return StreamStep::kTaken;
+  }
+  void left() noexcept override {
+    if (gone_ != nullptr) gone_(*this);
+  }
+
+  const Act step_;
+  const Act gone_;
+  LaterAnswer later_[2];
+  char input_[64];
+  char output_[2 * StreamSession::kStepTextBytes];
+};
+
+void defer(Scripted& self) { self.answer = &self.later(); }
+void finish(Scripted& self) { self.answer->finish(2000); }
+
+}  // namespace
+
+TEST(LaterAnswers, MayBeFinishedAsTheirPeerGoes) {
+  uint32_t told = 0;
+  Scripted session(defer, finish);
+  session.set_owner({.changed = [](void* count) noexcept { ++*static_cast<uint32_t*>(count); },
+                     .context = &told});
+  session.begin();
+  session.leave();
+  LONGS_EQUAL(0, told);  // its owner sees it anyway
+  CHECK(!session.is_waiting());
+  session.reset();
+  CHECK(session.is_valid());
+}
+
+TEST(LaterAnswers, AStepThatSaysSomethingAfterItsOwnIsAProgrammingError) {
+  const char* const text = "a step says something after later()";
+  for (const AnswerOrder order : {AnswerOrder::kOfRequests, AnswerOrder::kAny}) {
+    BP_CHECK_DIES(text, {
+      Scripted([](Scripted& self) { defer(self), self.say("x"); }, nullptr, order).begin();
+    });
+    BP_CHECK_DIES(text, {
+      Scripted([](Scripted& self) { defer(self), self.lend("x", &self); }, nullptr, order).begin();
+    });
+    BP_CHECK_DIES(text, {
+      const auto step = [](Scripted& self) { defer(self), self.answered(self.times); };
+      Scripted(step, nullptr, order).begin();
+    });
+    BP_CHECK_DIES(text, {
+      const auto step = [](Scripted& self) { defer(self), finish(self), self.say("x"); };
+      Scripted(step, nullptr, order).begin();
+    });
+  }
+}
+
+TEST(LaterAnswers, ASecondOneInAStepIsAProgrammingError) {
+  for (const AnswerOrder order : {AnswerOrder::kOfRequests, AnswerOrder::kAny}) {
+    BP_CHECK_DIES("a step asks for a second later answer", {
+      Scripted([](Scripted& self) { defer(self), defer(self); }, nullptr, order).begin();
+    });
+  }
+}
+
+TEST(LaterAnswers, FinishedTwiceOrFilledAfterwardsIsAProgrammingError) {
+  BP_CHECK_DIES("a later answer is finished that does not wait", {
+    Scripted session(defer, finish);
+    session.begin();
+    session.leave();
+    finish(session);
+  });
+  BP_CHECK_DIES("a later answer is filled after it was finished", {
+    Scripted session(defer);
+    session.begin();
+    finish(session);
+    session.answer->say("x");
+  });
+}
+
+TEST(LaterAnswers, AskedForAsThePeerGoesIsAProgrammingError) {
+  BP_CHECK_DIES("a later answer is asked for outside of work()", {
+    Scripted session(defer, defer);
+    session.begin();
+    session.leave();
+  });
+}
+
+TEST(LaterAnswers, ASessionThatResumesWithoutAWaitIsAProgrammingError) {
+  BP_CHECK_DIES("a session is resumed that does not wait, or from within work()", {
+    Scripted session([](Scripted& self) { self.resume(2000); });
+    session.begin();
+  });
 }

@@ -31,6 +31,7 @@ class EchoLines final : public StreamSession {
     uint32_t released_count = 0;
     uint32_t line_count = 0;
     std::vector<LaterAnswer*> waiting;
+    bool are_finished_by_left = false;  // the waiting ones
 
     void finish() {
       LaterAnswer& answer = *waiting.front();
@@ -64,7 +65,10 @@ class EchoLines final : public StreamSession {
     say("late\n");
     end();
   }
-  void left() noexcept override { ++shared_.reset_count; }
+  void left() noexcept override {
+    ++shared_.reset_count;
+    while (shared_.are_finished_by_left && !shared_.waiting.empty()) shared_.finish();
+  }
 
   Shared& shared_;
   LaterAnswer later_[2];
@@ -485,6 +489,22 @@ class ServerBodies : public SocketsFixture {
     drain();
   }
 
+  void finishes_answers_as_their_peer_vanishes() {
+    shared.are_finished_by_left = true;
+    serve();
+    const Client client = connect();
+    client->say("later\nlater\n");
+    CHECK(run([&] { return shared.waiting.size() == 2; }));
+    const linger at_once = {1, 0};
+    setsockopt(client->fd.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    client->fd.close();  // a reset
+    CHECK(run([&] { return is_empty(); }));
+    LONGS_EQUAL(1, shared.reset_count);
+    CHECK_EQUAL(0, clients.answers_waiting.read());
+    CHECK(server->is_valid());
+    drain();
+  }
+
   void an_end_waits_for_answers() {
     serve();
     const Client client = connect();
@@ -543,6 +563,8 @@ class ServerBodies : public SocketsFixture {
                    answers_later_to_a_peer_that_has_closed_its_side())                       \
   BP_BOTH_BACKENDS(theme, KeepsTheConnectionOfAPeerThatVanishes,                             \
                    keeps_the_connection_of_a_peer_that_vanishes())                           \
+  BP_BOTH_BACKENDS(theme, FinishesAnswersAsTheirPeerVanishes,                                \
+                   finishes_answers_as_their_peer_vanishes())                                \
   BP_BOTH_BACKENDS(theme, AnEndWaitsForAnswers, an_end_waits_for_answers())                  \
   BP_BOTH_BACKENDS(theme, ADrainWaitsForAnswers, a_drain_waits_for_answers())
 
