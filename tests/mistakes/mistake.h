@@ -32,7 +32,6 @@ class Mistake : public Service {
     return each;
   }
 
- protected:
   // Ends the appliance, if the mistake does not.
   static void end() noexcept { kill(getpid(), SIGTERM); }
 

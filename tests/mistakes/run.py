@@ -26,6 +26,7 @@ WARNINGS = ["-O0", "-Wall", "-Wextra", "-Werror"]
 CONFIGURATION = """[appliance]
 name = "mistake"
 runtime_directory = "{folder}/run"
+drain_timeout_ms = 300
 [pool]
 bytes = "96 MiB"
 pages = "4 KiB"
@@ -46,6 +47,7 @@ BROKEN = "bedplate: broken contract: "
 WARNED = "bedplate: warning: "
 ELSEWHERE = (" was called on another thread than its shard's: call it there (EventLoop::submit, "
              "bp_post)")
+LISTENS = 'listen = ["unix:{folder}/cache.socket"]\n'
 UNPLANNED_TIMER = ("service cache arms more timers on shard main than it plans, 0: "
                    "ServicePlan::timers (bp_plan_timers)")
 
@@ -54,7 +56,7 @@ class Mistake:
     """How the program ends, and the lines that it prints: `code` and `text` in a release and in a
     debug build, unless `debug` says otherwise. None: such a build does not notice it, and is not
     tried. In a text {n} is any number, {word} any word, {line} that of [cache]. `more` follows in
-    the configuration."""
+    the configuration; {folder} is a folder of the run's own."""
 
     def __init__(self, name, code, text, debug=(), more=""):
         self.name, self.more = name, more
@@ -74,11 +76,17 @@ MISTAKES = [
     Mistake("unplanned_watch", 0, WARNED + "broken contract: service cache watches more "
             "descriptors on shard main than it plans, 0: ServicePlan::watches (bp_plan_watches); "
             "it is refused (ENOSPC)"),
+    Mistake("unplanned_question", ABORTED, BROKEN + "more questions are in flight than a service "
+            "plans on this shard, 1: ServicePlan::questions (bp_plan_questions)"),
     # On another thread.
     Mistake("connect_elsewhere", ABORTED, f"{BROKEN}Messenger::connect{ELSEWHERE}"),
     Mistake("send_elsewhere", ABORTED, f"{BROKEN}Endpoint::am_send{ELSEWHERE}"),
     Mistake("timer_elsewhere", None, None,
             debug=(ABORTED, f"{BROKEN}EventLoop::timers{ELSEWHERE}")),
+    Mistake("question_elsewhere", ABORTED, f"{BROKEN}ShardAsker::ask{ELSEWHERE}"),
+    Mistake("coroutine_resumed_elsewhere", ABORTED, f"{BROKEN}CoroutineEvent::set{ELSEWHERE}"),
+    Mistake("answer_elsewhere", ABORTED, f"{BROKEN}LaterAnswer::finish or StreamSession::resume"
+            f"{ELSEWHERE}", more=LISTENS),
     Mistake("file_elsewhere", None, None, debug=(ABORTED, f"{BROKEN}File::begin{ELSEWHERE}")),
     # Wrong calls.
     Mistake("timer_without_function", ABORTED, BROKEN + "a timer without a function is armed: "
@@ -97,6 +105,26 @@ MISTAKES = [
         ABORTED, "bedplate: freeing 0x{n}: the block that began there, of {word} and the size "
         "class of {n} bytes, is already free; correct the program: `addr2line -Cfpe FILE OFFSET` "
         "names each of these calls")),
+    # Answers.
+    Mistake("question_answered_twice", ABORTED, BROKEN + "a question is answered twice, or before "
+            "it has arrived: ShardQuestion::answer (bp_answer)"),
+    Mistake("question_asked_again", ABORTED, BROKEN + "a question is asked that is not answered "
+            "yet: ShardAsker::ask (bp_ask)"),
+    Mistake("answer_twice", ABORTED, BROKEN + "a later answer is finished that does not wait: "
+            "LaterAnswer::finish, once", more=LISTENS),
+    Mistake("answer_after_the_client_left", ABORTED, BROKEN + "a later answer is finished that "
+            "does not wait: LaterAnswer::finish, once", more=LISTENS),
+    Mistake("answer_never", 0, WARNED + "mistake: cache not drained after {n} ms: stopping, and "
+            "closing what is still open", more=LISTENS),
+    Mistake("answer_overtaken", ABORTED, BROKEN + "a step says something after later(), which "
+            "others may overtake: say it before, or by LaterAnswer::say", more=LISTENS),
+    Mistake("answers_of_one_step", ABORTED, BROKEN + "a step asks for a second later answer: "
+            "StreamSession::later", more=LISTENS),
+    # Coroutines.
+    Mistake("coroutine_awaited_twice", ABORTED, BROKEN + "a coroutine is awaited twice: call it "
+            "again"),
+    Mistake("coroutine_destroyed", ABORTED, BROKEN + "a coroutine is destroyed before its end: its "
+            "Coroutine stays until then"),
     # Names.
     Mistake("key_described_twice", 2, 'bedplate: {config}:{line}:1: [cache] is described with two '
             'keys or tables "bytes"; this is a defect of the service: give each a name of its own'),
@@ -160,7 +188,7 @@ def check(program, mistake, end):
         config = os.path.join(folder, "mistake.toml")
         with open(config, "w", encoding="utf-8") as file:
             file.write(CONFIGURATION.format(folder=folder, cpu=min(os.sched_getaffinity(0))))
-            file.write(mistake.more)
+            file.write(mistake.more.format(folder=folder))
         done = subprocess.run([program, mistake.name, "run", config], capture_output=True,
                               text=True, timeout=BOUND_SECONDS, check=False,
                               preexec_fn=without_core)

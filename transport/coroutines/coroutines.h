@@ -28,9 +28,9 @@
 // Each wait ends by a callback on the shard, never within the call that begins it. The callback
 // resumes the innermost coroutine; that of a session goes on when its connection has room.
 //
-// Rules, which assertions check: 1. A coroutine is awaited once. 2. It is not destroyed before its
-// end: it goes on, even if its peer has gone. 3. It runs on the shard of its frames alone. 4. No
-// exception leaves it. When the shards stop, coroutines that wait are neither resumed nor
+// Rules, which every build checks: 1. A coroutine is awaited once. 2. It is not destroyed before
+// its end: it goes on, even if its peer has gone. 3. It runs on the shard of its frames alone. 4.
+// No exception leaves it. When the shards stop, coroutines that wait are neither resumed nor
 // destroyed.
 //
 // A coroutine copies its parameters, but not what they refer to: give it values, and references to
