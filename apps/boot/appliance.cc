@@ -34,8 +34,6 @@ constexpr uint64_t kPulsePeriodNsMax = 25 * kNsPerMs;
 // Gauges that are not written as they change (heap use, registrations) are updated this often, or
 // as often as the supervisor's watchdog needs.
 constexpr uint64_t kRefreshNs = 500 * kNsPerMs;
-// A service's tick() that takes longer is named in the log.
-constexpr uint64_t kTickNsMax = kNsPerSecond;
 constexpr uint64_t kFilePatienceMinNs = kNsPerSecond;
 constexpr long kDrainPollNs = 2 * static_cast<long>(kNsPerMs);
 
@@ -449,13 +447,7 @@ bool Appliance::has_left_operations() const noexcept {
 
 void Appliance::tick() noexcept {
   for (Service* service : configuration_.services) {
-    const uint64_t begin_ns = monotonic_ns();
-    in_service(*service, [&] { service->tick(); });
-    const uint64_t took_ns = monotonic_ns() - begin_ns;
-    if (took_ns <= kTickNsMax || !tick_limit_.try_pass("long ticks")) continue;
-    BP_LOG_WARNING("%s: tick() took %llu ms of the main thread: signals, drains and the supervisor "
-                   "waited for it; let a thread of the service wait (ServicePlan::threads)",
-                   service->name(), static_cast<unsigned long long>(took_ns / kNsPerMs));
+    in_service_on_main_thread(*service, "tick()", [&] { service->tick(); });
   }
   core_watch_.look();
   alerts_.look(monotonic_ns());  // last: includes the latest alerts of the services

@@ -56,7 +56,6 @@
 #include "apps/services/service.h"
 #include "apps/services/service_drains.h"
 #include "apps/services/tls_part.h"
-#include "platform/log_limit.h"
 #include "platform/name_lock.h"
 #include "transport/vfio/vfio_pool.h"
 
@@ -148,7 +147,6 @@ class Appliance {
   CounterAlerts alerts_;
   CoreWatch core_watch_;
   ServiceDrains drains_;
-  LogLimit tick_limit_{5};
   ApplianceSignals signals_;
   std::vector<std::unique_ptr<TlsServer>> tls_;  // of each service; nullptr: none
   // Declared after what they use, so that the shards stop first at destruction.

@@ -84,7 +84,7 @@ class Service {
   virtual void start(uint32_t /*shard*/) noexcept {}
 
   // Threads: the main thread, while the shards run; it may block for a moment. The log names a
-  // service whose tick takes more than a second.
+  // service whose tick, request_drain or is_drained takes more than a second.
   virtual void tick() noexcept {}
 
   // Adds the methods that it answers over the control socket. Called after create(), and also to

@@ -10,9 +10,12 @@
 #include <cxxabi.h>
 
 #include "platform/log.h"
+#include "platform/log_limit.h"
 
 namespace bedplate {
 namespace {
+
+constinit LogLimit main_thread_limit(5);
 
 Error thrown(const Service& service, const char* doing, const char* what) {
   return error_while("%s: %s", service.name(), doing)
@@ -52,6 +55,15 @@ void log_uncaught(const char* what) noexcept {
 HeapOwner heap_owner_of(const Service& service) noexcept {
   auto owner = heap_owner(OwnerName("heap", service.name()));
   return owner.ok() ? owner.value() : kUnnamedOwner;
+}
+
+void judge_main_thread_time(const Service& service, const char* function,
+                            uint64_t took_ns) noexcept {
+  if (took_ns <= kMainThreadNsMax || !main_thread_limit.try_pass("slow calls of services")) return;
+  BP_LOG_WARNING(
+      "%s: %s took %llu ms of the main thread: signals, drains and the supervisor waited "
+      "for it; let a thread of the service wait (ServicePlan::threads)",
+      service.name(), function, static_cast<unsigned long long>(took_ns / kNsPerMs));
 }
 
 Result<void> call_service(Service& service, const char* doing,

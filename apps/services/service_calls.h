@@ -7,11 +7,14 @@
 // error names its service. The runtime itself throws no exceptions; services may throw.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <utility>
 
 #include "alloc/heap_owner.h"
 #include "apps/services/service.h"
+#include "platform/clock.h"
+#include "platform/units.h"
 
 namespace bedplate {
 
@@ -24,6 +27,30 @@ template <typename Call>
 decltype(auto) in_service(const Service& service, Call&& call) {
   const HeapOwnerScope scope(heap_owner_of(service));
   return std::forward<Call>(call)();
+}
+
+// A call on the main thread that takes longer is logged with its service: signals, drains and the
+// supervisor wait for the main thread.
+inline constexpr uint64_t kMainThreadNsMax = kNsPerSecond;
+
+// Logs that `function` of `service` ("tick()") has taken `took_ns` of the main thread, if that is
+// too long; at most five times in ten seconds. Threads: the main thread, as below.
+void judge_main_thread_time(const Service& service, const char* function,
+                            uint64_t took_ns) noexcept;
+
+// Makes `call`, which calls `function` of `service`, as in_service() does, while the shards run;
+// and judges its time.
+template <typename Call>
+decltype(auto) in_service_on_main_thread(const Service& service, const char* function,
+                                         Call&& call) {
+  struct Timing {
+    const Service& service;
+    const char* function;
+    const uint64_t begin_ns = monotonic_ns();
+    ~Timing() { judge_main_thread_time(service, function, monotonic_ns() - begin_ns); }
+  };
+  const Timing timing{service, function};
+  return in_service(service, std::forward<Call>(call));
 }
 
 // Makes `call`, in which `service` is `doing` something ("creating"). Errors: those of the call,

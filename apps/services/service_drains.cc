@@ -49,11 +49,13 @@ void ServiceDrains::wish(size_t index) noexcept {
 void ServiceDrains::begin(Entry& entry) noexcept {
   BP_ASSERT(entry.state.load(std::memory_order_relaxed) < State::kDraining);
   entry.state.store(State::kDraining, std::memory_order_relaxed);
-  in_service(*entry.service, [&] { entry.service->request_drain(); });
+  in_service_on_main_thread(*entry.service, "request_drain()",
+                            [&] { entry.service->request_drain(); });
 }
 
 bool ServiceDrains::is_drained(const Entry& entry) noexcept {
-  return in_service(*entry.service, [&] { return entry.service->is_drained(); });
+  return in_service_on_main_thread(*entry.service, "is_drained()",
+                                   [&] { return entry.service->is_drained(); });
 }
 
 void ServiceDrains::turn() noexcept {

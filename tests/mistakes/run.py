@@ -140,6 +140,9 @@ MISTAKES = [
     Mistake("blocking_tick", 0, WARNED + "cache: tick() took {n} ms of the main thread: signals, "
             "drains and the supervisor waited for it; let a thread of the service wait "
             "(ServicePlan::threads)"),
+    Mistake("blocking_drain", 0, WARNED + "cache: request_drain() took {n} ms of the main thread: "
+            "signals, drains and the supervisor waited for it; let a thread of the service wait "
+            "(ServicePlan::threads)"),
     Mistake("stalls", 0, "\n".join((
         WARNED + "shard main was occupied for {n} ms, {n} of them without a core (stall_ms is "
         "100); with work: a timer (cache); each is timed for the next 10 s",

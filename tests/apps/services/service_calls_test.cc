@@ -1,4 +1,5 @@
-// Exceptions that nothing catches. service_test.cc has the calls that catch them.
+// Exceptions that nothing catches (service_test.cc has the calls that catch them), and calls that
+// keep the main thread.
 #include "apps/services/service_calls.h"
 
 #include <csignal>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/support/death_test.h"
+#include "tests/support/stderr_capture.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -55,4 +57,33 @@ BP_PROBE(OwnTerminateHandler) {
 
 TEST(ServiceCalls, AProgramsOwnTerminateHandlerStays) {
   LONGS_EQUAL(42, test::run_fresh("OwnTerminateHandler").exit_code);
+}
+
+// ---- The main thread ----------------------------------------------------------------------------
+
+namespace {
+
+struct Slow final : Service {
+  const char* name() const noexcept override { return "slow"; }
+};
+
+}  // namespace
+
+TEST(ServiceCalls, OneThatKeepsTheMainThreadIsNamed) {
+  Slow slow;
+  test::StderrCapture capture;
+  judge_main_thread_time(slow, "tick()", kMainThreadNsMax);
+  STRCMP_EQUAL("", capture.text().c_str());
+  judge_main_thread_time(slow, "is_drained()", 1'234'567'890);
+  STRCMP_CONTAINS(
+      "warning: slow: is_drained() took 1234 ms of the main thread: signals, drains and "
+      "the supervisor waited for it",
+      capture.finish().c_str());
+}
+
+TEST(ServiceCalls, OnTheMainThreadGiveTheirResult) {
+  Slow slow;
+  const HeapOwner own = heap_owner_of(slow);
+  LONGS_EQUAL(own.index,
+              in_service_on_main_thread(slow, "tick()", [] { return current_heap_owner().index; }));
 }
