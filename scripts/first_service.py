@@ -4,7 +4,7 @@
     scripts/first_service.py STEP
 
 The document shows the first step as a whole, and each later one as a patch of the step before it
-(diff -U1 -p). The last step is apps/examples/echo.cc.
+(diff -U0), if it changes the program. The last step is apps/examples/echo.cc.
 """
 
 import os
@@ -16,16 +16,21 @@ import tempfile
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../docs/first-service.md")
 
 
-def program_of_step(step):
+def blocks(step, language):
+    """The texts in `language` that the step shows."""
     with open(PAGE, encoding="utf-8") as file:
         page = file.read()
-    (text,) = re.findall(r"^```cpp\n(.*?)^```", page, re.M | re.S)
-    patches = re.findall(r"^```diff\n(.*?)^```", page, re.M | re.S)
+    section = re.search(rf"^## {step}\. .*?(?=^## |\Z)", page, re.M | re.S)[0]
+    return re.findall(rf"^```{language}\n(.*?)^```", section, re.M | re.S)
+
+
+def program_of_step(step):
+    (text,) = blocks(1, "cpp")
     with tempfile.TemporaryDirectory() as home:
         path = os.path.join(home, "echo.cc")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
-        for patch in patches[:step - 1]:
+        for patch in [patch for i in range(2, step + 1) for patch in blocks(i, "diff")]:
             subprocess.run(["patch", "--quiet", "--fuzz=0", path], input=patch, text=True,
                            check=True)
         with open(path, encoding="utf-8") as file:

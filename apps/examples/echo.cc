@@ -1,33 +1,82 @@
-#include <unistd.h>
-
-#include <atomic>
-
 #include "apps/boot/service_context.h"
 #include "apps/program/program.h"
+#include "apps/services/tls_keys.h"
+#include "transport/sockets/stream_server.h"
 
 using namespace bedplate;
 namespace {
 
 struct EchoCounters {
-  Counter connections;
-  Counter bytes;
+  StreamServerCounters clients;
+  Counter lines;
 };
 
 void describe(CounterTable& table, EchoCounters& counters) {
-  table.counter("connections", counters.connections, "connections", "Clients that have connected.");
-  table.counter("bytes", counters.bytes, "bytes", "Sent back to clients.");
+  describe(table, counters.clients, "max_connections");
+  table.counter("lines", counters.lines, "lines", "Lines that were sent back.");
 }
 
-class Echo;
+// All clients share it.
+struct Site {
+  EchoCounters* counters = nullptr;
+  EventLoop* loop = nullptr;
+  File* journal = nullptr;
+  uint64_t journal_bytes = 0;
+  EventLoop* home = nullptr;  // of the journal, which no other shard touches
+  ShardAsker* asker = nullptr;
+};
 
-// The memory of one client: planned, and carved once.
-struct Connection {
-  StreamSocket socket;
-  Echo* echo = nullptr;
-  Connection* next_free = nullptr;
-  bool is_ending = false;
-  iovec piece = {};
-  char buffer[4096];
+// One client, in planned memory.
+class Connection final : public StreamSession, private ShardQuestion {
+ public:
+  explicit Connection(Site& site) noexcept : StreamSession(input_, output_, later_), site_(site) {
+    asked = [](ShardQuestion& self) noexcept { static_cast<Connection&>(self).keep(); };
+  }
+
+ private:
+  StreamStep work(uint64_t) noexcept override {
+    const std::string_view line = arrived_line();
+    if (line.empty()) {
+      if (is_input_full()) end();  // too long a line
+      return StreamStep::kStarved;
+    }
+    line.copy(line_, line.size());
+    answer_ = &later();
+    write_.bytes = line.size();
+    site_.asker->ask(*site_.home, *this,
+                     [](ShardQuestion& self) noexcept { static_cast<Connection&>(self).reply(); });
+    site_.counters->lines.add(1);
+    take(line.size());
+    return StreamStep::kTaken;
+  }
+
+  void keep() noexcept {
+    write_.offset = site_.journal_bytes;
+    site_.journal_bytes += write_.bytes;
+    site_.journal->begin(write_);
+  }
+  static void written(void* context, int64_t result) noexcept {
+    auto& self = *static_cast<Connection*>(context);
+    self.is_kept_ = result > 0;
+    self.answer();
+  }
+  void reply() noexcept {
+    answer_->say(is_kept_ ? std::string_view(line_, write_.bytes) : "cannot be kept\n");
+    answer_->finish(site_.loop->now_ns());
+  }
+
+  Site& site_;
+  char line_[kStepTextBytes];
+  LaterAnswer later_[1];
+  LaterAnswer* answer_ = nullptr;
+  bool is_kept_ = false;
+  FileOperation write_ = {.action = FileAction::kWrite,
+                          .is_durable = true,
+                          .memory = line_,
+                          .completed = &written,
+                          .context = this};
+  char input_[kStepTextBytes];
+  char output_[2 * kStepTextBytes];
 };
 
 class Echo final : public Service {
@@ -35,141 +84,77 @@ class Echo final : public Service {
 
   void describe(ConfigurationTable& table) override {
     table.addresses("listen", &listen_, 1, 4).required().unique().help("Its addresses.");
-    table.shard("shard", &shard_).help("The shard that it lives on.");
+    describe_tls_keys(table, &tls_);
+    table.shard("shard", &shard_).help("The shard of its clients.");
+    table.path("journal", &journal_, 1, 255).required().help("The file of all lines.");
     table.integer("max_connections", &max_connections_, 1, 1024)
         .help("How many clients may be connected.");
   }
 
   Result<void> plan(ServicePlan& plan) override {
-    const uint64_t bytes = align_up(max_connections_ * sizeof(Connection), kCacheLineBytes);
+    const uint64_t bytes = StreamServer::bytes_for<Connection>(max_connections_);
     plan.segment("echo", {{"connections:echo", bytes}}, plan.placement(shard_));
     plan.connections(shard_, max_connections_, "max_connections");
+    plan.tls(shard_, max_connections_, tls_);
     plan.listen("listen", listen_);
+    FilePlan journal = {.name = "journal", .path = journal_, .key = "journal"};
+    journal.is_writable = journal.create = true;
+    plan.file(home_, journal);
+    plan.questions(shard_, max_connections_);
+    plan.messages(home_);
+    plan.message("say");
     plan.counters<EchoCounters>("echo");
     return {};
   }
 
   Result<void> create(ServiceContext& context) override {
-    auto memory = context.carve("connections:echo");
-    BP_TRY(memory);
-    auto counters = context.counters<EchoCounters>("echo");
-    BP_TRY(counters);
-    counters_ = counters.value();
-    loop_ = &context.loop(shard_);
-    sockets_ = &context.sockets(shard_);
-    connections_ = {reinterpret_cast<Connection*>(memory.value().data()), max_connections_};
-    for (Connection& slot : connections_) {
-      auto* connection = new (&slot) Connection;
-      connection->echo = this;
-      connection->next_free = free_;
-      free_ = connection;
-    }
-    auto listening = context.listeners("listen");
-    BP_TRY(listening);
-    for (const Fd& socket : listening.value()) {
-      StreamListener& listener = listeners_[listener_count_++];
-      listener.fd = socket.number();
-      listener.context = this;
-      listener.accepted = [](void* self, int fd) noexcept { static_cast<Echo*>(self)->accept(fd); };
-    }
+    BP_TRY_ASSIGN(const auto memory, context.carve("connections:echo"));
+    BP_TRY_ASSIGN(site_.counters, context.counters<EchoCounters>("echo"));
+    BP_TRY_ASSIGN(const auto listening, context.listeners("listen"));
+    BP_TRY_ASSIGN(site_.journal, context.file("journal"));
+    site_.journal_bytes = site_.journal->bytes();
+    BP_TRY_ASSIGN(site_.asker, context.asker(shard_));
+    site_.home = &context.loop(home_);
+    BP_TRY_ASSIGN(messenger_, context.messenger(home_));
+    BP_TRY_ASSIGN(const AmId number, context.message("say"));
+    messenger_->set_handler(number, {&Echo::say_back, this});
+    BP_TRY_ASSIGN(const auto layers, context.tls(shard_));
+    site_.loop = &context.loop(shard_);
+    server_.create<Connection>({.name = "echo",
+                                .loop = site_.loop,
+                                .sockets = &context.sockets(shard_),
+                                .counters = &site_.counters->clients,
+                                .layers = layers},
+                               memory, site_);
+    for (const Fd& socket : listening) server_.add_listener(socket.number());
     return {};
   }
 
   void start(uint32_t shard) noexcept override {
-    if (shard != shard_) return;
-    for (uint32_t i = 0; i < listener_count_; ++i) sockets_->start_listening(listeners_[i]);
+    if (shard == shard_) server_.start();
   }
 
-  void request_drain() noexcept override { loop_->submit(drain_call_); }
-  bool is_drained() const noexcept override { return is_drained_.load(std::memory_order_acquire); }
-
-  void accept(int fd) noexcept {
-    Connection* connection = free_;
-    if (connection != nullptr) connection->socket.fd = fd;
-    if (connection == nullptr || is_draining_ || sockets_->attach(connection->socket) != 0) {
-      ::close(fd);
-      return;
-    }
-    counters_->connections.add(1);
-    ++open_count_;
-    free_ = connection->next_free;
-    connection->is_ending = false;
-    SocketOperation& receive = connection->socket.receive;
-    SocketOperation& send = connection->socket.send;
-    receive.context = send.context = connection;
-    receive.completed = [](void* self, int64_t bytes) noexcept {
-      auto& its = *static_cast<Connection*>(self);
-      its.echo->received(its, bytes);
-    };
-    send.completed = [](void* self, int64_t bytes) noexcept {
-      auto& its = *static_cast<Connection*>(self);
-      its.echo->sent(its, bytes);
-    };
-    begin_receive(*connection);
+  // The answer is message 1, and lost if the sender's queue is full.
+  static void say_back(void* context, const Message& message) noexcept {
+    const bool is_lent = message.loan.is_there();
+    const auto bytes = is_lent ? message.loan.memory : message.payload;
+    const size_t bytes_max = message.from.limits().am_bytes_max;
+    (void)message.from.am_send(1, bytes.first(std::min(bytes.size(), bytes_max)));
+    static_cast<Echo*>(context)->messenger_->release(message.loan);
   }
 
-  void begin_receive(Connection& connection) noexcept {
-    connection.piece = {connection.buffer, sizeof connection.buffer};
-    connection.socket.receive.pieces = &connection.piece;
-    connection.socket.receive.piece_count = 1;
-    sockets_->receive(connection.socket);
-  }
-
-  void received(Connection& connection, int64_t bytes) noexcept {
-    if (bytes <= 0) return close(connection);
-    connection.piece = {connection.buffer, static_cast<size_t>(bytes)};
-    connection.socket.send.pieces = &connection.piece;
-    connection.socket.send.piece_count = 1;
-    sockets_->send(connection.socket);
-  }
-
-  void sent(Connection& connection, int64_t bytes) noexcept {
-    if (bytes <= 0 || connection.is_ending) return close(connection);
-    counters_->bytes.add(static_cast<uint64_t>(bytes));
-    begin_receive(connection);
-  }
-
-  void close(Connection& connection) noexcept {
-    sockets_->detach(connection.socket);
-    ::close(connection.socket.fd);
-    connection.socket.fd = -1;
-    connection.next_free = free_;
-    free_ = &connection;
-    --open_count_;
-    look_whether_drained();
-  }
-
-  // A receive that waits ends with nothing; bytes that are being sent back are sent.
-  void drain() noexcept {
-    is_draining_ = true;
-    for (uint32_t i = 0; i < listener_count_; ++i) sockets_->stop_listening(listeners_[i]);
-    for (Connection& connection : connections_) {
-      if (connection.socket.fd < 0) continue;
-      connection.is_ending = true;
-      if (connection.socket.receive.is_in_flight) ::shutdown(connection.socket.fd, SHUT_RD);
-    }
-    look_whether_drained();
-  }
-
-  void look_whether_drained() noexcept {
-    if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
-  }
+  void request_drain() noexcept override { server_.request_drain(); }
+  bool is_drained() const noexcept override { return server_.is_drained(); }
 
   std::vector<SocketAddress> listen_;
-  uint32_t shard_ = 0;
+  TlsFiles tls_;
+  std::string journal_;
+  uint32_t shard_ = 0;  // of its clients
+  uint32_t home_ = 0;   // of its journal
   uint32_t max_connections_ = 64;
-  StreamSockets* sockets_ = nullptr;
-  std::span<Connection> connections_;
-  Connection* free_ = nullptr;
-  StreamListener listeners_[4];
-  uint32_t listener_count_ = 0;
-  EventLoop* loop_ = nullptr;
-  EchoCounters* counters_ = nullptr;
-  LoopCall drain_call_ = {
-      .function = [](void* self) noexcept { static_cast<Echo*>(self)->drain(); }, .context = this};
-  uint32_t open_count_ = 0;
-  bool is_draining_ = false;
-  std::atomic<bool> is_drained_{false};
+  Site site_;
+  StreamServer server_;
+  Messenger* messenger_ = nullptr;
 };
 
 }  // namespace

@@ -1,6 +1,8 @@
 // The unit test of the echo service (echo.cc), with the test kit (docs/testing.md). It needs no
 // test framework: it prints what is wrong, and its exit code is 1 then.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "apps/testing/test_appliance.h"
@@ -12,11 +14,14 @@
 
 namespace {
 
+using testing::MemoryFile;
+using testing::MessagePeer;
 using testing::TestAppliance;
 using testing::TestClient;
 
 const char* const kTables = "[echo]\n"
                             "listen = [\"tcp:127.0.0.1:7007\"]\n"
+                            "journal = \"/journal\"\n"
                             "max_connections = 2\n";
 int failed_count = 0;
 
@@ -26,23 +31,26 @@ void expect(bool is_right, const char* what, const std::string& seen = "") {
   ++failed_count;
 }
 
-void clients_get_back_what_they_send() {
+void a_line_is_kept_before_it_comes_back() {
   Echo echo;
   TestAppliance appliance({&echo});
-  const std::string problems = appliance.boot(kTables);
-  if (!problems.empty()) return expect(false, "it boots", problems);
-  TestClient one = appliance.connect("echo", "listen");
-  TestClient other = appliance.connect("echo", "listen");
-  const std::string text(100'000, 'e');
-  std::string seen;
-  one.send("hello");
-  for (size_t at = 0; at < text.size(); at += 4'000) {
-    other.send(text.substr(at, 4'000));
-    seen += other.receive(4'000);
-  }
-  expect(seen == text, "100,000 bytes come back");
-  expect(one.receive(5) == "hello", "five bytes come back");
-  expect(appliance.counter("echo", "bytes") == 100'005, "its counter of bytes");
+  expect(appliance.plan(kTables).empty(), "its plan");
+  MemoryFile& journal = appliance.file("echo", "journal");
+  expect(appliance.create().empty(), "it gets what it has planned");
+  appliance.start();
+  TestClient client = appliance.connect("echo", "listen");
+  journal.hold();
+  client.send("hello\nworld\n");
+  appliance.run();
+  expect(appliance.counter("echo", "answers_waiting") == 1, "the first line waits");
+  journal.release();
+  expect(client.receive(12) == "hello\nworld\n", "both lines come back");
+  expect(journal.content == "hello\nworld\n", "both lines are in the journal");
+  journal.fail(FileAction::kWrite, ENOSPC);
+  client.send("again\n");
+  expect(client.receive(15) == "cannot be kept\n", "a full disk is told");
+  expect(appliance.drain(), "it is drained in time");
+  expect(client.is_closed(), "the drain ends the connection");
 }
 
 void one_client_too_many_is_turned_away() {
@@ -56,20 +64,50 @@ void one_client_too_many_is_turned_away() {
   first.close();
   appliance.run();
   TestClient fourth = appliance.connect("echo", "listen");
-  fourth.send("hello");
-  expect(fourth.receive(5) == "hello", "there is space after a client has left");
-  expect(appliance.counter("echo", "connections") == 3, "its counter of connections");
+  fourth.send("hello\n");
+  expect(fourth.receive(6) == "hello\n", "there is space after a client has left");
+  expect(appliance.counter("echo", "lines") == 1, "its counter of lines");
 }
 
-void a_drain_ends_its_connections() {
+void a_line_that_is_too_long_ends_the_connection() {
   Echo echo;
   TestAppliance appliance({&echo});
   expect(appliance.boot(kTables).empty(), "it boots");
   TestClient client = appliance.connect("echo", "listen");
-  client.send("hello");
-  expect(client.receive(5) == "hello", "five bytes come back");
+  client.send(std::string(4'000, 'e'));
+  expect(client.is_closed(), "it is closed");
+}
+
+void a_process_gets_back_what_it_sends_and_lends() {
+  Echo echo;
+  TestAppliance appliance({&echo});
+  expect(appliance.plan(kTables).empty(), "its plan");
+  MessagePeer& ann = appliance.add_peer("ann");
+  expect(appliance.create().empty(), "it gets what it has planned");
+  appliance.start();
+  const std::span<std::byte> block = ann.memory(64);
+  std::memset(block.data(), 'e', block.size());
+  expect(ann.send("echo.say", "hello") == SendStatus::kDone, "a message is taken");
+  expect(ann.lend("echo.say", "", block) == SendStatus::kPending, "a loan is taken");
+  appliance.run();
+  expect(ann.received.size() == 2, "two answers");
+  if (ann.received.size() != 2) return;
+  expect(ann.received[0].id == 1 && ann.received[0].payload == "hello", "the message comes back");
+  expect(ann.received[1].payload == std::string(64, 'e'), "the lent bytes come back");
+  expect(ann.returned_count() == 1, "the loan comes back");
+}
+
+void clients_may_have_a_shard_of_their_own() {
+  Echo echo;
+  TestAppliance appliance({&echo});
+  const std::string shards = "[[shard]]\nname = \"main\"\ncpu = 0\n"
+                             "[[shard]]\nname = \"clients\"\ncpu = 1\n";
+  const std::string problems = appliance.boot(shards + kTables + "shard = \"clients\"\n");
+  if (!problems.empty()) return expect(false, "it boots", problems);
+  TestClient client = appliance.connect("echo", "listen");
+  client.send("hello\n");
+  expect(client.receive(6) == "hello\n", "the line comes back from another shard");
   expect(appliance.drain(), "it is drained in time");
-  expect(client.is_closed(), "the drain ends the connection");
 }
 
 void a_wrong_value_is_refused_by_its_line() {
@@ -84,9 +122,11 @@ void a_wrong_value_is_refused_by_its_line() {
 }  // namespace
 
 int main() {
-  clients_get_back_what_they_send();
+  a_line_is_kept_before_it_comes_back();
   one_client_too_many_is_turned_away();
-  a_drain_ends_its_connections();
+  a_line_that_is_too_long_ends_the_connection();
+  a_process_gets_back_what_it_sends_and_lends();
+  clients_may_have_a_shard_of_their_own();
   a_wrong_value_is_refused_by_its_line();
   std::printf("%d failed\n", failed_count);
   return failed_count == 0 ? 0 : 1;

@@ -149,6 +149,7 @@ LINK_POOL_HEAP := $(if $(SANITIZED),,$(MALLOC_LINK) $(MALLOC_LIBRARY))
 
 # A program of this tree: its link line after its objects, which needs all of these archives.
 WITH_POOL = $(LINK_POOL_HEAP) $(LINK_RUNTIME)
+WITH_TLS = $(LINK_TLS) $(WITH_POOL) $(TLS_LIBRARIES)
 WITH_PORTS = $(LINK_POOL_HEAP) $(LINK_DPDK) $(LINK_RUNTIME) $(LINK_PORTS)
 WITH_ALL = $(TSRELAY_LIBRARY) $(LINK_TLS) $(WITH_PORTS) $(TLS_LIBRARIES)
 ARCHIVES_ALL := $(TLS_LEFT_OUT) $(POOL_HEAP) $(TSRELAY_LIBRARY) $(TLS_LIBRARY) $(DPDK_LIBRARY) \
@@ -174,7 +175,7 @@ $(BUILD)/power-traffic: $(call objects,tests/power/traffic.cc tests/power/marks.
 
 # User programs, linked as docs/allocator.md says: with the pool's malloc. In addition a program of
 # the tests that is linked the same way.
-FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6)
+FIRST_SERVICE := $(addprefix $(BUILD)/examples/echo-,1 2 3 4 5 6 7 8 10 11)
 EXAMPLES := $(addprefix $(BUILD)/examples/,ping ping-c relay remote_read store kvget edu \
               tsgen tsreader visits echo-test) $(FIRST_SERVICE)
 .PHONY: examples
@@ -199,7 +200,7 @@ $(BUILD)/journal: $(BUILD)/tests/system/journal_c.o
 $(TRAFFIC): $(call objects,$(TRAFFIC_SOURCES))
 $(PLACES): $(call objects,$(PLACES_SOURCES))
 $(EXAMPLES) $(PEERS) $(TRAFFIC) $(PLACES): $(POOL_HEAP) $(LIBRARIES_ALL)
-	$(call link,$(filter %-tsrelay.a %-testing.a,$^) $(WITH_POOL))
+	$(call link,$(filter %-tsrelay.a %-testing.a,$^) $(if $(filter %-tls.a,$^),$(WITH_TLS),$(WITH_POOL)))
 
 # A test program that also has ports.
 PORT_ECHO_SOURCES := $(addprefix tests/system/,port_echo.cc port_lender.cc) \
@@ -209,6 +210,7 @@ $(PORT_ECHO): $(call objects,$(PORT_ECHO_SOURCES)) $(POOL_HEAP) $(DPDK_LIBRARY) 
 
 # The steps of docs/first-service.md.
 $(FIRST_SERVICE): $(BUILD)/examples/echo-%: $(BUILD)/examples/echo_%.o
+$(addprefix $(BUILD)/examples/echo-,10 11): $(TLS_LEFT_OUT) $(TLS_LIBRARY)
 FIRST_SERVICE_OBJECTS := $(FIRST_SERVICE:$(BUILD)/examples/echo-%=$(BUILD)/examples/echo_%.o)
 $(FIRST_SERVICE_OBJECTS): %.o: %.cc
 	$(compile)
