@@ -3,10 +3,11 @@
 //
 //     Echo echo;
 //     TestAppliance appliance({&echo});
-//     EXPECT_EQ("", appliance.boot("[echo]\nlisten = [\"tcp:127.0.0.1:7007\"]\n"));
+//     EXPECT_EQ("", appliance.boot("[echo]\nlisten = [\"tcp:127.0.0.1:7007\"]\n"
+//                                  "journal = \"/journal\"\n"));
 //     TestClient client = appliance.connect("echo", "listen");
-//     client.send("hello");
-//     EXPECT_EQ("hello", client.receive(5));
+//     client.send("hello\n");
+//     EXPECT_EQ("hello\n", client.receive(6));
 //     EXPECT_TRUE(appliance.drain());
 //
 // The service gets its configuration, its plan and its context from the runtime's own code. Some
