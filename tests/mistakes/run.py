@@ -120,6 +120,8 @@ MISTAKES = [
             "others may overtake: say it before, or by LaterAnswer::say", more=LISTENS),
     Mistake("answers_of_one_step", ABORTED, BROKEN + "a step asks for a second later answer: "
             "StreamSession::later", more=LISTENS),
+    Mistake("answer_too_long", None, None, debug=(ABORTED, BROKEN + "a step says more than 2048 "
+            "bytes: StreamSession::say"), more=LISTENS),
     # Coroutines.
     Mistake("coroutine_awaited_twice", ABORTED, BROKEN + "a coroutine is awaited twice: call it "
             "again"),

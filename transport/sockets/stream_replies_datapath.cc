@@ -19,7 +19,9 @@ bool StreamReplies::is_valid() const noexcept {
 void StreamReplies::say(std::string_view text) noexcept {
   if (text.empty()) return;
   char* const to = output_.data() + text_bytes_;
-  BP_DCHECK(!is_sending_ && text.size() <= output_.size() - text_bytes_);
+  BP_DCHECK(!is_sending_);
+  BP_DREQUIRE(text.size() <= output_.size() - text_bytes_,
+              "a step says more than %u bytes: StreamSession::say", kStepTextBytes);
   std::memcpy(to, text.data(), text.size());
   text_bytes_ += static_cast<uint32_t>(text.size());
   bytes_ += text.size();
@@ -33,7 +35,9 @@ void StreamReplies::say(std::string_view text) noexcept {
 }
 
 void StreamReplies::lend(std::string_view text, void* loan) noexcept {
-  BP_DCHECK(!is_sending_ && piece_count_ < kPieces && loan_count_ < kPieces);
+  BP_DCHECK(!is_sending_);
+  BP_DREQUIRE(piece_count_ < kPieces && loan_count_ < kPieces,
+              "a step lends more than %u times: StreamSession::lend", kStepLoans);
   loans_[loan_count_++] = loan;
   pieces_[piece_count_++] = {const_cast<char*>(text.data()), text.size()};
   bytes_ += text.size();
@@ -49,8 +53,8 @@ StreamReplies::Times& StreamReplies::times_of(Histogram& time_ns, uint8_t kind) 
     BP_DCHECK(times.kind == kind);
     return times;
   }
-  BP_ASSERT(!"more than kTimesMax histograms");
-  return times_[0];
+  contract_broken("a session counts into more than %u histograms: StreamSession::answered",
+                  kTimesMax);
 }
 
 std::span<iovec> StreamReplies::begin_send() noexcept {
