@@ -120,6 +120,16 @@ CacheItem* KeyedCache::find(std::string_view key, uint32_t hash) noexcept {
   return nullptr;
 }
 
+CacheItem* KeyedCache::peek(std::string_view key) noexcept {
+  flush_if_due();
+  const uint32_t hash = hash_of(key);
+  for (uint32_t line = buckets_[hash & bucket_mask_]; line != 0; line = at(line).next) {
+    CacheItem& item = at(line);
+    if (item.hash == hash && key_of(item) == key) return lives(item) ? &item : nullptr;
+  }
+  return nullptr;
+}
+
 // The pointer to `item` in its bucket's chain.
 uint32_t* KeyedCache::link_to(CacheItem& item) noexcept {
   BP_DCHECK(item.is_linked);

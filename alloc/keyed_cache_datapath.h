@@ -89,6 +89,8 @@ class KeyedCache {
   // The live item of this key, or nullptr. The item is valid until the next make(), or while it is
   // pinned.
   CacheItem* find(std::string_view key) noexcept { return find(key, hash_of(key)); }
+  // The same, but it does not save the item from eviction: for readers that only look at it.
+  CacheItem* peek(std::string_view key) noexcept;
   std::string_view key_of(CacheItem& item) const noexcept {
     return {item.head() + key_offset_bytes_, item.key_bytes};
   }

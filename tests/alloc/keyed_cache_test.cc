@@ -164,6 +164,23 @@ TEST(KeyedCache, EvictsWhatWasNotAskedFor) {
   CHECK(counters.bytes.read() > cache.memory_bytes() * 7 / 8);
 }
 
+TEST(KeyedCache, ALookSavesNoItemFromEviction) {
+  set("seen", "1");
+  for (int i = 0; i < 5000; ++i) {
+    CHECK(set("filler" + std::to_string(i), std::string(100, 'x')));
+    cache.peek("seen");
+  }
+  CHECK(cache.peek("seen") == nullptr);
+  CHECK(cache.peek("none") == nullptr);
+  set("short", "1", cache.now_ns() + 1);
+  POINTERS_EQUAL(cache.find("short"), cache.peek("short"));
+  cache.set_time(cache.now_ns() + 1);
+  CHECK(cache.peek("short") == nullptr);
+  set("flushed", "1");
+  cache.flush(cache.now_ns());
+  CHECK(cache.peek("flushed") == nullptr);
+}
+
 // The counters of items that were evicted, or had expired, when their memory was needed, and of
 // such items that were never read.
 TEST(KeyedCache, CountsWhatNobodyHasRead) {
