@@ -3,19 +3,27 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
-#include <ctime>
-
-#include "platform/units.h"
 
 namespace bedplate::kvd {
 namespace {
 
-constexpr uint32_t kDigitsMax = 20;
 constexpr const char* kNoCommand = "ERROR\r\n";
-constexpr const char* kTooLarge = "SERVER_ERROR object too large for cache\r\n";
-constexpr const char* kNoMemory = "SERVER_ERROR out of memory storing object\r\n";
 constexpr const char* kBadData = "CLIENT_ERROR bad data chunk\r\n";
 constexpr const char* kBadExpiry = "CLIENT_ERROR invalid exptime argument\r\n";
+
+const char* text_of(Outcome outcome) noexcept {
+  switch (outcome) {
+    case Outcome::kDone: return "STORED\r\n";
+    case Outcome::kNotStored: return "NOT_STORED\r\n";
+    case Outcome::kExists: return "EXISTS\r\n";
+    case Outcome::kNotFound: return "NOT_FOUND\r\n";
+    case Outcome::kNotNumber:
+      return "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
+    case Outcome::kTooLarge: return "SERVER_ERROR object too large for cache\r\n";
+    case Outcome::kNoMemory: break;
+  }
+  return "SERVER_ERROR out of memory storing object\r\n";
+}
 
 // The foreign protocol whose first byte is `first`; nullptr: it may be a line. No client of the
 // text protocol begins a line with such a byte. TLS must end at once: its records may contain lines
@@ -66,11 +74,6 @@ bool Session::is_valid() const noexcept {
   if (item_ == nullptr) return true;
   return form_ != nullptr && form_->storing != Storing::kNone && item_->pins > 0 &&
          !item_->is_linked && item_->body_bytes == value_bytes_ + kLineEnd.size();
-}
-
-// Whether the item may be linked.
-bool Session::is_ready(CacheItem& item) noexcept {
-  return item.pins > 0 && item.key_bytes > 0 && item.text().ends_with(kLineEnd);
 }
 
 void Session::left() noexcept {
@@ -318,48 +321,6 @@ void Session::say_settings() noexcept {
 
 // ---- storing ------------------------------------------------------------------------------------
 
-uint64_t Session::expires_ns() const noexcept {
-  constexpr int64_t kRelativeMax = 60 * 60 * 24 * 30;  // larger values: seconds since 1970
-  constexpr int64_t kFar = kRelativeMax * 12 * 100;
-  int64_t seconds = expiry_s_;
-  if (seconds == 0) return KeyedCache::kNever;
-  if (seconds > kRelativeMax) seconds = std::min(seconds - std::time(nullptr), kFar);
-  if (seconds <= 0) return 0;
-  return cache_.now_ns() + static_cast<uint64_t>(seconds) * kNsPerSecond;
-}
-
-// Makes an item that lacks only its value, pinned; nullptr: no memory for it.
-CacheItem* Session::make(std::string_view key, uint64_t flags, uint64_t expires_ns,
-                         uint64_t value_bytes, bool may_reuse) noexcept {
-  BP_DCHECK(!key.empty() && key.size() <= kKeyBytesMax);
-  BP_DCHECK(value_bytes <= INT_MAX - kLineEnd.size());
-  char head[kValueWord.size() + kKeyBytesMax + 2 * kDigitsMax + 4];
-  char* to = head + kValueWord.copy(head, kValueWord.size());
-  to += key.copy(to, key.size());
-  *to++ = ' ';
-  to = std::to_chars(to, to + kDigitsMax, flags).ptr;
-  *to++ = ' ';
-  to = std::to_chars(to, to + kDigitsMax, value_bytes).ptr;
-  to += kLineEnd.copy(to, kLineEnd.size());
-  CacheItem* item = cache_.make({.head = {head, static_cast<size_t>(to - head)},
-                                 .key_bytes = static_cast<uint8_t>(key.size()),
-                                 .body_bytes = static_cast<uint32_t>(value_bytes + kLineEnd.size()),
-                                 .note = flags,
-                                 .expires_ns = expires_ns,
-                                 .may_reuse = may_reuse});
-  BP_DCHECK(static_cast<size_t>(to - head) <= sizeof head);
-  BP_DCHECK(item == nullptr || (item->pins == 1 && (may_reuse || !item->is_linked)));
-  if (item != nullptr) kLineEnd.copy(item->body() + value_bytes, kLineEnd.size());
-  return item;
-}
-
-// Counts the refusal of a value.
-const char* Session::refused(const char* answer) noexcept {
-  Counters& counters = *environment_.counters;
-  (answer == kTooLarge ? counters.too_large : counters.no_memory).add(1);
-  return answer;
-}
-
 void Session::begin_storing() noexcept {
   BP_DCHECK(item_ == nullptr && form_->storing != Storing::kNone);
   const uint64_t data_bytes = value_bytes_ + kLineEnd.size();
@@ -371,7 +332,10 @@ void Session::begin_storing() noexcept {
     return answer(kBadData);
   }
   if (fits) {
-    item_ = make(key_, flags_, expires_ns(), value_bytes_, is_set && !is_direct);
+    item_ = items_.make(key_, {.flags = flags_,
+                               .expires_ns = items_.expires_ns(expiry_s_),
+                               .value_bytes = value_bytes_,
+                               .may_reuse = is_set && !is_direct});
   }
   if (item_ != nullptr) {
     fill(item_->body(), data_bytes);
@@ -381,7 +345,7 @@ void Session::begin_storing() noexcept {
   CacheItem* old = is_set ? cache_.find(key_) : nullptr;
   if (old != nullptr) cache_.unlink(*old);
   skip(data_bytes);
-  answer(refused(fits ? kNoMemory : kTooLarge));
+  answer(text_of(items_.refused(fits ? Outcome::kNoMemory : Outcome::kTooLarge)));
 }
 
 void Session::end_storing() noexcept {
@@ -391,100 +355,29 @@ void Session::end_storing() noexcept {
   item_ = nullptr;
   const bool is_whole = item.text().ends_with(kLineEnd);
   if (is_whole) environment_.counters->sets.add(1);
-  answer(is_whole ? store(item) : kBadData);
+  const Items::StoreTerms terms = {.storing = form_->storing, .version = number_};
+  answer(is_whole ? text_of(items_.store(item, terms).outcome) : kBadData);
   answered(environment_.counters->set_ns, kKindSet);
   cache_.release(item);
-}
-
-const char* Session::store(CacheItem& item) noexcept {
-  const Storing storing = form_->storing;
-  BP_DCHECK(storing != Storing::kNone && is_ready(item));
-  CacheItem* old = storing == Storing::kSet ? nullptr : cache_.find(cache_.key_of(item));
-  Counters& counters = *environment_.counters;
-  if (storing == Storing::kCas) {
-    const bool is_same = old != nullptr && old->version == number_;
-    (is_same          ? counters.cas_hits
-     : old == nullptr ? counters.cas_misses
-                      : counters.cas_badval)
-        .add(1);
-    if (!is_same) return old == nullptr ? "NOT_FOUND\r\n" : "EXISTS\r\n";
-  } else if (storing != Storing::kSet) {
-    if ((old == nullptr) != (storing == Storing::kAdd)) return "NOT_STORED\r\n";
-    if (storing >= Storing::kAppend) return join(*old, item);
-  }
-  cache_.link(item);
-  counters.stored.add(1);
-  return "STORED\r\n";
-}
-
-// Stores the joined values of `old` and `more`, with the flags and the expiry of `old`.
-const char* Session::join(CacheItem& old, CacheItem& more) noexcept {
-  const bool is_append = form_->storing == Storing::kAppend;
-  BP_DCHECK(old.is_linked && !more.is_linked && &old != &more);
-  const std::string_view first = value_of(is_append ? old : more);
-  const std::string_view second = value_of(is_append ? more : old);
-  const bool fits = first.size() + second.size() <= environment_.facts->value_bytes_max;
-  if (!fits) return refused(kTooLarge);
-  cache_.pin(old);
-  CacheItem* both =
-      make(cache_.key_of(more), old.note, old.expires_ns, first.size() + second.size());
-  if (both != nullptr) {
-    first.copy(both->body(), first.size());
-    second.copy(both->body() + first.size(), second.size());
-    BP_DCHECK(is_ready(*both));
-    both->is_fetched = true;
-    cache_.link(*both);
-    cache_.release(*both);
-    environment_.counters->stored.add(1);
-  }
-  cache_.release(old);
-  return both != nullptr ? "STORED\r\n" : refused(kNoMemory);
 }
 
 // ---- changing -----------------------------------------------------------------------------------
 
 void Session::count() noexcept {
-  const bool is_incr = form_->word == "incr";
-  Counters& counters = *environment_.counters;
-  CacheItem* item = cache_.find(key_);
-  if (item == nullptr) {
-    (is_incr ? counters.incr_misses : counters.decr_misses).add(1);
-    return answer("NOT_FOUND\r\n");
-  }
-  std::string_view text = value_of(*item);
-  const uint64_t value_bytes = text.size();
-  while (text.ends_with(' ')) text.remove_suffix(1);  // padding after a longer number
-  uint64_t number = 0;
-  if (value_bytes > kDigitsMax || !parse_number(text, &number)) {
-    return answer("CLIENT_ERROR cannot increment or decrement non-numeric value\r\n");
-  }
-  number = is_incr ? number + number_ : number - std::min(number, number_);
-  char digits[kDigitsMax];
-  const auto digit_count =
-      static_cast<uint64_t>(std::to_chars(digits, std::end(digits), number).ptr - digits);
-  if (item->pins == 0 && digit_count <= value_bytes) {
-    cache_.pin(*item);
-  } else {
-    item = make(key_, item->note, item->expires_ns, std::max(digit_count, value_bytes));
-    if (item == nullptr) return answer(refused("SERVER_ERROR out of memory in incr\r\n"));
-    counters.stored.add(1);
-  }
-  item->is_fetched = true;
-  (is_incr ? counters.incr_hits : counters.decr_hits).add(1);
-  BP_DCHECK(item->pins == 1 && digit_count <= value_of(*item).size());  // no other reader
-  std::fill_n(item->body(), value_of(*item).size(), ' ');
-  std::copy_n(digits, digit_count, item->body());
-  BP_DCHECK(is_ready(*item));
-  cache_.link(*item);
-  cache_.release(*item);
-  answer({digits, digit_count});
-  answer(kLineEnd);
+  const auto [changed, number] =
+      items_.count(key_, {.is_incr = form_->word == "incr", .delta = number_});
+  if (changed.outcome == Outcome::kNoMemory)
+    return answer("SERVER_ERROR out of memory in incr\r\n");
+  if (changed.outcome != Outcome::kDone) return answer(text_of(changed.outcome));
+  if (is_quiet_) return;
+  say_number(number);
+  say(kLineEnd);
 }
 
 void Session::touch() noexcept {
   CacheItem* item = cache_.find(key_);
   if (item != nullptr) {
-    item->expires_ns = expires_ns();
+    item->expires_ns = items_.expires_ns(expiry_s_);
     item->is_fetched = true;
   }
   (item != nullptr ? environment_.counters->touch_hits : environment_.counters->touch_misses)
@@ -508,7 +401,7 @@ void Session::flush() noexcept {
     return answer(kBadExpiry);
   }
   environment_.counters->flushes.add(1);
-  cache_.flush(expiry_s_ > 0 ? expires_ns() : cache_.now_ns());
+  cache_.flush(expiry_s_ > 0 ? items_.expires_ns(expiry_s_) : cache_.now_ns());
   say_ok();
 }
 

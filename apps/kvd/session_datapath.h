@@ -1,15 +1,11 @@
 // A client's session: memcached's commands and their answers, over StreamSession.
 //
-// An item of the cache holds its own reply: its head is "VALUE key flags bytes\r\n", its body the
-// value and a line end. So a get is one copy, or one iovec of a send that pins the item. A value
-// too large for the buffer is received straight into its item.
+// items_datapath.h has the work of commands on the cache. A value too large for the buffer is
+// received straight into its item.
 #pragma once
 
-#include "alloc/keyed_cache_datapath.h"
-#include "apps/kvd/kv_counters.h"
-#include "apps/kvd/stats_datapath.h"
+#include "apps/kvd/items_datapath.h"
 #include "platform/text_words.h"
-#include "transport/loop/event_loop.h"
 #include "transport/sockets/stream_session_datapath.h"
 
 namespace bedplate::kvd {
@@ -17,26 +13,6 @@ namespace bedplate::kvd {
 // The kinds of commands in `bedplate trace`, one for each histogram that counts them.
 enum RequestKind : uint8_t { kKindGet, kKindSet, kKindOther };
 inline constexpr const char* kRequestKinds = "get|set|other";
-
-inline constexpr uint32_t kKeyBytesMax = 250;
-inline constexpr std::string_view kLineEnd = "\r\n";
-inline constexpr std::string_view kValueWord = "VALUE ";  // begins an item's head; the key follows
-
-inline std::string_view value_of(CacheItem& item) noexcept {
-  BP_DCHECK(item.body_bytes >= kLineEnd.size() && item.head_bytes > kValueWord.size());
-  return {item.body(), item.body_bytes - kLineEnd.size()};
-}
-
-// State that all sessions share; it outlives them.
-struct Environment {
-  const EventLoop* loop = nullptr;  // tells the time
-  KeyedCache* cache = nullptr;
-  Counters* counters = nullptr;
-  const Facts* facts = nullptr;
-  Stats* stats = nullptr;
-
-  bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
-};
 
 // The keys of a get are answered as they arrive, since its line may be longer than the buffer.
 //
@@ -46,15 +22,17 @@ struct Environment {
 // value is pinned, not linked, and has that value's length.
 //
 // Other assertions check: 4. Only the loop's thread works on the session. (is_own_thread, in each
-// step) 5. Each item is complete and pinned when it is linked. (is_ready, before each link) 6. An
-// item that a reply lends is linked: nobody writes it. (answer_item)
+// step) 5. An item that a reply lends is linked: nobody writes it. (answer_item)
 class Session final : public StreamSession {
  public:
   static constexpr uint32_t kBufferBytes = 16 * 1024;  // longer lines but gets end the session
   static constexpr uint32_t kDirectBytes = 4 * 1024;   // longer values skip the buffer
 
   explicit Session(const Environment& environment) noexcept
-      : StreamSession(input_, output_), environment_(environment), cache_(*environment.cache) {}
+      : StreamSession(input_, output_),
+        environment_(environment),
+        cache_(*environment.cache),
+        items_(environment) {}
 
   bool is_valid() const noexcept;
 
@@ -62,8 +40,6 @@ class Session final : public StreamSession {
   static constexpr const char* kBadLine = "CLIENT_ERROR bad command line format\r\n";
   static constexpr uint32_t kLineMax = 2048;  // longer lines: ERROR, except a get's
   static constexpr uint32_t kCopyMax = 1024;  // longer replies to get are sent from the item
-  // When a value is stored; kNone: the command stores none.
-  enum class Storing : uint8_t { kNone, kSet, kAdd, kReplace, kAppend, kPrepend, kCas };
   // A command's syntax and its function.
   struct Form {
     std::string_view word;
@@ -81,7 +57,6 @@ class Session final : public StreamSession {
   void released(void* item) noexcept override { cache_.release(*static_cast<CacheItem*>(item)); }
   void left() noexcept override;
 
-  static bool is_ready(CacheItem& item) noexcept;
   bool work_on_line() noexcept;
   const char* parse(std::string_view line) noexcept;
   bool read_word(char kind, std::string_view word) noexcept;
@@ -94,11 +69,8 @@ class Session final : public StreamSession {
   void answer_key() noexcept;
   void end_get() noexcept;
   void answer_item(CacheItem& item) noexcept;
-  const char* refused(const char* answer) noexcept;
   void begin_storing() noexcept;
   void end_storing() noexcept;
-  const char* store(CacheItem& item) noexcept;
-  const char* join(CacheItem& old, CacheItem& more) noexcept;
   void count() noexcept;
   void touch() noexcept;
   void remove() noexcept;
@@ -110,12 +82,10 @@ class Session final : public StreamSession {
   void say_settings() noexcept;
   void say_stat(std::string_view name, uint64_t value) noexcept;
   void quit() noexcept { end(); }
-  CacheItem* make(std::string_view key, uint64_t flags, uint64_t expires_ns, uint64_t value_bytes,
-                  bool may_reuse = false) noexcept;
-  uint64_t expires_ns() const noexcept;
 
   const Environment& environment_;
   KeyedCache& cache_;
+  Items items_;
   const Form* form_ = nullptr;  // of the current command, like the next members
   std::string_view key_;
   std::string_view more_;  // the first optional word, except noreply

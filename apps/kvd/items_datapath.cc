@@ -1,0 +1,148 @@
+#include "apps/kvd/items_datapath.h"
+
+#include <algorithm>
+#include <charconv>
+#include <climits>
+#include <ctime>
+
+#include "platform/text_words.h"
+#include "platform/units.h"
+
+namespace bedplate::kvd {
+
+// Whether the item may be linked.
+bool Items::is_ready(CacheItem& item) noexcept {
+  return item.pins > 0 && item.key_bytes > 0 && item.text().ends_with(kLineEnd);
+}
+
+uint64_t Items::expires_ns(int64_t seconds) const noexcept {
+  constexpr int64_t kRelativeMax = 60 * 60 * 24 * 30;  // larger values: seconds since 1970
+  constexpr int64_t kFar = kRelativeMax * 12 * 100;
+  if (seconds == 0) return KeyedCache::kNever;
+  if (seconds > kRelativeMax) seconds = std::min(seconds - std::time(nullptr), kFar);
+  if (seconds <= 0) return 0;
+  return environment_.cache->now_ns() + static_cast<uint64_t>(seconds) * kNsPerSecond;
+}
+
+CacheItem* Items::make(std::string_view key, const NewItem& wanted) noexcept {
+  BP_DCHECK(!key.empty() && key.size() <= kKeyBytesMax);
+  BP_DCHECK(wanted.value_bytes <= INT_MAX - kLineEnd.size());
+  char head[kValueWord.size() + kKeyBytesMax + 2 * kDigitsMax + 4];
+  char* to = head + kValueWord.copy(head, kValueWord.size());
+  to += key.copy(to, key.size());
+  *to++ = ' ';
+  to = std::to_chars(to, to + kDigitsMax, wanted.flags).ptr;
+  *to++ = ' ';
+  to = std::to_chars(to, to + kDigitsMax, wanted.value_bytes).ptr;
+  to += kLineEnd.copy(to, kLineEnd.size());
+  CacheItem* item = environment_.cache->make(
+      {.head = {head, static_cast<size_t>(to - head)},
+       .key_bytes = static_cast<uint8_t>(key.size()),
+       .body_bytes = static_cast<uint32_t>(wanted.value_bytes + kLineEnd.size()),
+       .note = wanted.flags,
+       .expires_ns = wanted.expires_ns,
+       .may_reuse = wanted.may_reuse});
+  BP_DCHECK(static_cast<size_t>(to - head) <= sizeof head);
+  BP_DCHECK(item == nullptr || (item->pins == 1 && (wanted.may_reuse || !item->is_linked)));
+  if (item != nullptr) kLineEnd.copy(item->body() + wanted.value_bytes, kLineEnd.size());
+  return item;
+}
+
+Outcome Items::refused(Outcome outcome) noexcept {
+  BP_DCHECK(outcome == Outcome::kTooLarge || outcome == Outcome::kNoMemory);
+  Counters& counters = *environment_.counters;
+  (outcome == Outcome::kTooLarge ? counters.too_large : counters.no_memory).add(1);
+  return outcome;
+}
+
+Items::Changed Items::link(CacheItem& item) noexcept {
+  BP_DCHECK(is_ready(item));
+  environment_.cache->link(item);
+  environment_.counters->stored.add(1);
+  return {Outcome::kDone, &item};
+}
+
+Items::Changed Items::store(CacheItem& item, const StoreTerms& terms) noexcept {
+  BP_DCHECK(terms.storing != Storing::kNone && is_ready(item));
+  if (terms.storing == Storing::kSet) return link(item);
+  KeyedCache& cache = *environment_.cache;
+  Counters& counters = *environment_.counters;
+  CacheItem* const old = cache.find(cache.key_of(item));
+  if (terms.storing == Storing::kCas) {
+    const bool is_same = old != nullptr && old->version == terms.version;
+    (is_same          ? counters.cas_hits
+     : old == nullptr ? counters.cas_misses
+                      : counters.cas_badval)
+        .add(1);
+    if (!is_same) return {old == nullptr ? Outcome::kNotFound : Outcome::kExists};
+  } else {
+    if ((old == nullptr) != (terms.storing == Storing::kAdd)) return {Outcome::kNotStored};
+    if (terms.storing >= Storing::kAppend) {
+      return join(*old, item, terms.storing == Storing::kAppend);
+    }
+  }
+  return link(item);
+}
+
+// Stores the joined values of `old` and `more`, with the flags and the expiry of `old`.
+Items::Changed Items::join(CacheItem& old, CacheItem& more, bool is_append) noexcept {
+  BP_DCHECK(old.is_linked && !more.is_linked && &old != &more);
+  KeyedCache& cache = *environment_.cache;
+  const std::string_view first = value_of(is_append ? old : more);
+  const std::string_view second = value_of(is_append ? more : old);
+  const bool fits = first.size() + second.size() <= environment_.facts->value_bytes_max;
+  if (!fits) return {refused(Outcome::kTooLarge)};
+  cache.pin(old);
+  CacheItem* both = make(cache.key_of(more), {.flags = old.note,
+                                              .expires_ns = old.expires_ns,
+                                              .value_bytes = first.size() + second.size()});
+  if (both != nullptr) {
+    first.copy(both->body(), first.size());
+    second.copy(both->body() + first.size(), second.size());
+    both->is_fetched = true;
+    link(*both);
+    cache.release(*both);
+  }
+  cache.release(old);
+  if (both == nullptr) return {refused(Outcome::kNoMemory)};
+  return {Outcome::kDone, both};
+}
+
+Items::Counted Items::count(std::string_view key, const CountTerms& terms) noexcept {
+  KeyedCache& cache = *environment_.cache;
+  Counters& counters = *environment_.counters;
+  CacheItem* item = cache.find(key);
+  if (item == nullptr) {
+    (terms.is_incr ? counters.incr_misses : counters.decr_misses).add(1);
+    return {{Outcome::kNotFound}};
+  }
+  std::string_view text = value_of(*item);
+  const uint64_t value_bytes = text.size();
+  while (text.ends_with(' ')) text.remove_suffix(1);  // padding after a longer number
+  uint64_t number = 0;
+  if (value_bytes > kDigitsMax || !parse_number(text, &number)) return {{Outcome::kNotNumber}};
+  number = terms.is_incr ? number + terms.delta : number - std::min(number, terms.delta);
+  char digits[kDigitsMax];
+  const auto digit_count =
+      static_cast<uint64_t>(std::to_chars(digits, std::end(digits), number).ptr - digits);
+  if (item->pins == 0 && digit_count <= value_bytes) {
+    cache.pin(*item);
+  } else {
+    item = make(key, {.flags = item->note,
+                      .expires_ns = item->expires_ns,
+                      .value_bytes = std::max(digit_count, value_bytes)});
+    if (item == nullptr) return {{refused(Outcome::kNoMemory)}};
+    counters.stored.add(1);
+  }
+  item->is_fetched = true;
+  (terms.is_incr ? counters.incr_hits : counters.decr_hits).add(1);
+  BP_DCHECK(item->pins == 1 && digit_count <= value_of(*item).size());  // no other reader
+  std::fill_n(item->body(), value_of(*item).size(), ' ');
+  std::copy_n(digits, digit_count, item->body());
+  BP_DCHECK(is_ready(*item));
+  cache.link(*item);
+  cache.release(*item);
+  return {{Outcome::kDone, item}, number};
+}
+
+}  // namespace bedplate::kvd

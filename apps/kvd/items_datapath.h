@@ -1,0 +1,110 @@
+// kvd's items, and what its commands do to them: store, join, count.
+//
+// An item of the cache holds its own reply: its head is "VALUE key flags bytes\r\n", its body the
+// value and a line end. So a get is one copy, or one iovec of a send that pins the item. The item's
+// note has the rest that kvd remembers of it, so an item costs no byte more than the cache's.
+//
+// No function knows a session or the words of a protocol. Threads: the shard's. Nothing is
+// allocated.
+//
+// Invariants: 1. An item is complete and pinned when it is linked. (is_ready, before each link) 2.
+// Only an item without other readers is changed in place. (count)
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <string_view>
+
+#include "alloc/keyed_cache_datapath.h"
+#include "apps/kvd/kv_counters.h"
+#include "apps/kvd/stats_datapath.h"
+#include "platform/assert.h"
+#include "transport/loop/event_loop.h"
+
+namespace bedplate::kvd {
+
+inline constexpr uint32_t kKeyBytesMax = 250;
+inline constexpr uint32_t kDigitsMax = 20;
+inline constexpr std::string_view kLineEnd = "\r\n";
+inline constexpr std::string_view kValueWord = "VALUE ";  // begins an item's head; the key follows
+
+// State that all sessions share; it outlives them.
+struct Environment {
+  const EventLoop* loop = nullptr;  // tells the time
+  KeyedCache* cache = nullptr;
+  Counters* counters = nullptr;
+  const Facts* facts = nullptr;
+  Stats* stats = nullptr;
+
+  bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
+};
+
+inline std::string_view value_of(CacheItem& item) noexcept {
+  BP_DCHECK(item.body_bytes >= kLineEnd.size() && item.head_bytes > kValueWord.size());
+  return {item.body(), item.body_bytes - kLineEnd.size()};
+}
+
+// When a value is stored; kNone: the command stores none.
+enum class Storing : uint8_t { kNone, kSet, kAdd, kReplace, kAppend, kPrepend, kCas };
+
+enum class Outcome : uint8_t {
+  kDone,
+  kNotStored,  // the condition of an add, replace, append or prepend does not hold
+  kExists,     // it has another version
+  kNotFound,
+  kNotNumber,
+  kTooLarge,
+  kNoMemory,
+};
+
+class Items {
+ public:
+  explicit Items(const Environment& environment) noexcept : environment_(environment) {}
+
+  // The cache's time at which an item expires, by memcached's rules for a client's number.
+  uint64_t expires_ns(int64_t seconds) const noexcept;
+
+  struct NewItem {
+    uint64_t flags = 0;
+    uint64_t expires_ns = KeyedCache::kNever;
+    uint64_t value_bytes = 0;
+    bool may_reuse = false;  // as that of KeyedCache
+  };
+  // Makes an item that lacks only its value, pinned; nullptr: no memory for it.
+  CacheItem* make(std::string_view key, const NewItem& wanted) noexcept;
+
+  // `item`: the cache's item of that key now, until the next make(); nullptr: not kDone.
+  struct Changed {
+    Outcome outcome;
+    CacheItem* item = nullptr;
+  };
+  struct StoreTerms {
+    Storing storing = Storing::kSet;
+    uint64_t version = 0;  // kCas: stores over this version only
+  };
+  // Stores `item`, which is pinned and complete, or joins it to the present one.
+  Changed store(CacheItem& item, const StoreTerms& terms) noexcept;
+
+  struct CountTerms {
+    bool is_incr = true;
+    uint64_t delta = 1;
+  };
+  struct Counted {
+    Changed changed;
+    uint64_t number = 0;
+  };
+  // Adds to the number that the item has as its value, or subtracts from it, down to 0.
+  Counted count(std::string_view key, const CountTerms& terms) noexcept;
+
+  // Counts the refusal of a value.
+  Outcome refused(Outcome outcome) noexcept;
+
+ private:
+  static bool is_ready(CacheItem& item) noexcept;
+  Changed link(CacheItem& item) noexcept;
+  Changed join(CacheItem& old, CacheItem& more, bool is_append) noexcept;
+
+  const Environment& environment_;
+};
+
+}  // namespace bedplate::kvd
