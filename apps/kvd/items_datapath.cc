@@ -35,11 +35,12 @@ CacheItem* Items::make(std::string_view key, const NewItem& wanted) noexcept {
   *to++ = ' ';
   to = std::to_chars(to, to + kDigitsMax, wanted.value_bytes).ptr;
   to += kLineEnd.copy(to, kLineEnd.size());
+  const ItemNote note = {.flags = wanted.flags, .used_at = now() & kUsesMask};
   CacheItem* item = environment_.cache->make(
       {.head = {head, static_cast<size_t>(to - head)},
        .key_bytes = static_cast<uint8_t>(key.size()),
        .body_bytes = static_cast<uint32_t>(wanted.value_bytes + kLineEnd.size()),
-       .note = wanted.flags,
+       .note = std::bit_cast<uint64_t>(note),
        .expires_ns = wanted.expires_ns,
        .may_reuse = wanted.may_reuse});
   BP_DCHECK(static_cast<size_t>(to - head) <= sizeof head);
@@ -93,13 +94,13 @@ Items::Changed Items::join(CacheItem& old, CacheItem& more, bool is_append) noex
   const bool fits = first.size() + second.size() <= environment_.facts->value_bytes_max;
   if (!fits) return {refused(Outcome::kTooLarge)};
   cache.pin(old);
-  CacheItem* both = make(cache.key_of(more), {.flags = old.note,
+  CacheItem* both = make(cache.key_of(more), {.flags = note_of(old).flags,
                                               .expires_ns = old.expires_ns,
                                               .value_bytes = first.size() + second.size()});
   if (both != nullptr) {
     first.copy(both->body(), first.size());
     second.copy(both->body() + first.size(), second.size());
-    both->is_fetched = true;
+    use(*both);
     link(*both);
     cache.release(*both);
   }
@@ -128,13 +129,13 @@ Items::Counted Items::count(std::string_view key, const CountTerms& terms) noexc
   if (item->pins == 0 && digit_count <= value_bytes) {
     cache.pin(*item);
   } else {
-    item = make(key, {.flags = item->note,
+    item = make(key, {.flags = note_of(*item).flags,
                       .expires_ns = item->expires_ns,
                       .value_bytes = std::max(digit_count, value_bytes)});
     if (item == nullptr) return {{refused(Outcome::kNoMemory)}};
     counters.stored.add(1);
   }
-  item->is_fetched = true;
+  use(*item);
   (terms.is_incr ? counters.incr_hits : counters.decr_hits).add(1);
   BP_DCHECK(item->pins == 1 && digit_count <= value_of(*item).size());  // no other reader
   std::fill_n(item->body(), value_of(*item).size(), ' ');

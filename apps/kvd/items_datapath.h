@@ -44,6 +44,22 @@ inline std::string_view value_of(CacheItem& item) noexcept {
   return {item.body(), item.body_bytes - kLineEnd.size()};
 }
 
+// An item's note, in its bits.
+struct ItemNote {
+  uint32_t flags = 0;         // the client's
+  uint32_t used_at : 30 = 0;  // the last read or change, in units of Items::kUseUnitNs
+  uint32_t is_stale : 1 = 0;  // its value is out of date, and served until somebody stores another
+  uint32_t is_won : 1 = 0;    // a client was told to store another value
+};
+static_assert(sizeof(ItemNote) == sizeof(CacheItem::note));
+
+inline ItemNote note_of(const CacheItem& item) noexcept {
+  return std::bit_cast<ItemNote>(item.note);
+}
+inline void set_note(CacheItem& item, const ItemNote& note) noexcept {
+  item.note = std::bit_cast<uint64_t>(note);
+}
+
 // When a value is stored; kNone: the command stores none.
 enum class Storing : uint8_t { kNone, kSet, kAdd, kReplace, kAppend, kPrepend, kCas };
 
@@ -59,13 +75,28 @@ enum class Outcome : uint8_t {
 
 class Items {
  public:
+  // 0.27 s: the count of them wraps after nine years.
+  static constexpr uint64_t kUseUnitNs = uint64_t{1} << 28;
+
   explicit Items(const Environment& environment) noexcept : environment_(environment) {}
 
   // The cache's time at which an item expires, by memcached's rules for a client's number.
   uint64_t expires_ns(int64_t seconds) const noexcept;
 
+  // Notes that a client reads or changes the item.
+  void use(CacheItem& item) const noexcept {
+    item.is_fetched = true;
+    ItemNote note = note_of(item);
+    note.used_at = now() & kUsesMask;
+    set_note(item, note);
+  }
+  // The time since use() or make(), to within a unit.
+  uint64_t idle_ns(const CacheItem& item) const noexcept {
+    return ((now() - note_of(item).used_at) & kUsesMask) * kUseUnitNs;
+  }
+
   struct NewItem {
-    uint64_t flags = 0;
+    uint32_t flags = 0;
     uint64_t expires_ns = KeyedCache::kNever;
     uint64_t value_bytes = 0;
     bool may_reuse = false;  // as that of KeyedCache
@@ -100,6 +131,11 @@ class Items {
   Outcome refused(Outcome outcome) noexcept;
 
  private:
+  static constexpr uint32_t kUsesMask = (uint32_t{1} << 30) - 1;
+
+  uint32_t now() const noexcept {
+    return static_cast<uint32_t>(environment_.cache->now_ns() / kUseUnitNs);
+  }
   static bool is_ready(CacheItem& item) noexcept;
   Changed link(CacheItem& item) noexcept;
   Changed join(CacheItem& old, CacheItem& more, bool is_append) noexcept;

@@ -82,7 +82,7 @@ inline MessageAnswers::Verdict MessageGets::answer(const Message& question) noex
   }
   if (status == SendStatus::kAgain) return Verdict::kAgain;
   environment_.counters->count_get(item != nullptr);
-  if (item != nullptr) item->is_fetched = true;
+  if (item != nullptr) Items(environment_).use(*item);
   return Verdict::kDone;
 }
 

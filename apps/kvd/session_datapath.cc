@@ -242,7 +242,7 @@ void Session::answer_key() noexcept {
     CacheItem* item = cache_.find(key);
     environment_.counters->count_get(item != nullptr);
     if (item != nullptr) {
-      item->is_fetched = true;
+      items_.use(*item);
       answer_item(*item);
     }
   }
@@ -378,7 +378,7 @@ void Session::touch() noexcept {
   CacheItem* item = cache_.find(key_);
   if (item != nullptr) {
     item->expires_ns = items_.expires_ns(expiry_s_);
-    item->is_fetched = true;
+    items_.use(*item);
   }
   (item != nullptr ? environment_.counters->touch_hits : environment_.counters->touch_misses)
       .add(1);

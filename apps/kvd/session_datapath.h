@@ -89,7 +89,7 @@ class Session final : public StreamSession {
   const Form* form_ = nullptr;  // of the current command, like the next members
   std::string_view key_;
   std::string_view more_;  // the first optional word, except noreply
-  uint64_t flags_ = 0;
+  uint32_t flags_ = 0;
   int64_t expiry_s_ = 0;  // as the client sent it
   uint32_t value_bytes_ = 0;
   uint64_t number_ = 0;

@@ -77,6 +77,25 @@ TEST(KvdItems, Counts) {
   CHECK(items.count("n", {}).changed.outcome == Outcome::kNotNumber);
 }
 
+TEST(KvdItems, KnowsWhenAnItemWasLastUsed) {
+  CacheItem* item = store("a", "x").item;
+  const auto idle_s = [&] { return (items.idle_ns(*item) + 500'000'000) / 1'000'000'000; };
+  LONGS_EQUAL(0, idle_s());
+  rig.cache.set_time(rig.cache.now_ns() + 3600'000'000'000);
+  LONGS_EQUAL(3600, idle_s());
+  LONGS_EQUAL(7, note_of(*item).flags);
+  CHECK_FALSE(item->is_fetched);
+  items.use(*item);
+  CHECK(item->is_fetched);
+  LONGS_EQUAL(0, idle_s());
+  LONGS_EQUAL(7, note_of(*item).flags);
+  // The count of units wraps.
+  rig.cache.set_time((rig.cache.now_ns() | ((uint64_t{1} << 58) - 1)) - 1'000'000'000);
+  items.use(*item);
+  rig.cache.set_time(rig.cache.now_ns() + 10'000'000'000);
+  LONGS_EQUAL(10, idle_s());
+}
+
 TEST(KvdItems, ExpiresByMemcachedsRules) {
   const uint64_t now_ns = rig.cache.now_ns();
   CHECK(items.expires_ns(0) == KeyedCache::kNever);

@@ -103,6 +103,7 @@ TEST(KvdSession, RefusesAsMemcachedDoes) {
                                "set a 0 x 3",
                                "set a 0 0 2147483647",
                                "set a -1 0 3",
+                               "set a 4294967296 0 3",
                                "cas a 0 0 1 x",
                                "verbosity x"};
   for (const std::string& line : lines) {
