@@ -30,6 +30,7 @@ struct alignas(kCacheLineBytes) Counters {
   Counter touch_misses;
   KeyedCacheCounters cache;
   StreamServerCounters clients;
+  Counter binary_refused;
   Counter messages_dropped;
   Histogram get_ns;
   Histogram set_ns;
@@ -80,12 +81,23 @@ inline void describe(CounterTable& table, Counters& c) {
   table.counter("cas_misses", c.cas_misses, "requests", "cas of an item that did not exist.");
   table.counter("cas_badval", c.cas_badval, "requests", "cas of an item that had changed.")
       .no_alert("cas exists for this case: its client reads the value and tries again");
-  table.counter("touch_hits", c.touch_hits, "requests", "touch of an existing item.")
+  table
+      .counter("touch_hits", c.touch_hits, "requests",
+               "touch, or gat of a key, of an existing item.")
       .at_a_glance("requests");
-  table.counter("touch_misses", c.touch_misses, "requests", "touch of an item that did not exist.")
+  table
+      .counter("touch_misses", c.touch_misses, "requests",
+               "touch, or gat of a key, of an item that did not exist.")
       .at_a_glance("requests");
   describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");
+  table
+      .counter("binary_refused", c.binary_refused, "connections",
+               "Connections closed, after one line of text: the client spoke memcached's binary "
+               "protocol.")
+      .alert_as_it_grows(
+          "{binary_refused} clients spoke memcached's binary protocol so far, which kvd lacks: "
+          "set them to the text protocol");
   table
       .counter("messages_dropped", c.messages_dropped, "messages",
                "Messages dropped: malformed, or too many waited for returned loans.")

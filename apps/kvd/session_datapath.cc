@@ -25,14 +25,12 @@ const char* text_of(Outcome outcome) noexcept {
   return "SERVER_ERROR out of memory storing object\r\n";
 }
 
-// The foreign protocol whose first byte is `first`; nullptr: it may be a line. No client of the
-// text protocol begins a line with such a byte. TLS must end at once: its records may contain lines
+// No line of the text protocol begins with one of these bytes. A client of the binary protocol gets
+// a line of text: it shows the user the cause. TLS must end without: its records may contain lines
 // that a third party chose.
-const char* foreign_by_byte(char first) noexcept {
-  constexpr char kBinaryMagic = '\x80', kTlsHandshake = '\x16';
-  if (first == kBinaryMagic) return "memcached's binary protocol";
-  return first == kTlsHandshake ? "TLS" : nullptr;
-}
+constexpr char kBinaryMagic = '\x80', kTlsHandshake = '\x16';
+constexpr const char* kNoBinary =
+    "CLIENT_ERROR the binary protocol is not supported: use the text protocol\r\n";
 
 // Whether a line that is no command belongs to an HTTP request of any version: its first line, or a
 // field of its head, as no command has a colon in its first word.
@@ -45,9 +43,11 @@ bool is_of_http(std::string_view line) noexcept {
 }  // namespace
 
 const Session::Form Session::kForms[] = {
-    {"get", "K", 0, nullptr},
+    {.word = "get", .words = "K", .get = kGet},
     {"set", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kSet},
-    {"gets", "K", 0, nullptr},
+    {.word = "gets", .words = "K", .get = kGet | kWithVersion},
+    {.word = "gat", .words = "eK", .get = kGet | kTouching},
+    {.word = "gats", .words = "eK", .get = kGet | kWithVersion | kTouching},
     {"add", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kAdd},
     {"replace", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kReplace},
     {"append", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kAppend},
@@ -62,14 +62,14 @@ const Session::Form Session::kForms[] = {
     {"verbosity", "n", 1, &Session::say_ok},
     {"stats", "", 1, &Session::answer_stats},
     {"quit", "", 0, &Session::quit},
-    {"", "", 0, nullptr},  // any other command
+    {},  // any other command
 };
 
 bool Session::is_valid() const noexcept {
-  if (get_ != Get::kNone && (form_ == nullptr || form_->words != "K" || item_ != nullptr)) {
+  if (keys_ != Keys::kNone && (form_ == nullptr || form_->get == 0 || item_ != nullptr)) {
     return false;
   }
-  if (get_ != Get::kAnswers && keys_bytes_ + keys_end_bytes_ > 0) return false;
+  if (keys_ != Keys::kAnswered && keys_bytes_ + keys_end_bytes_ > 0) return false;
   if (keys_bytes_ + keys_end_bytes_ > arrived().size()) return false;
   if (item_ == nullptr) return true;
   return form_ != nullptr && form_->storing != Storing::kNone && item_->pins > 0 &&
@@ -81,7 +81,7 @@ void Session::left() noexcept {
   BP_KEEPS_VALID(*this);
   if (item_ != nullptr) cache_.release(*item_);
   item_ = nullptr;
-  get_ = Get::kNone;
+  keys_ = Keys::kNone;
   keys_bytes_ = keys_end_bytes_ = 0;
 }
 
@@ -89,9 +89,9 @@ StreamStep Session::work(uint64_t now_ns) noexcept {
   BP_DCHECK(environment_.is_own_thread());
   BP_KEEPS_VALID(*this);
   cache_.set_time(now_ns);
-  if (item_ == nullptr && get_ == Get::kNone) return taken_if(work_on_line());
-  if (get_ == Get::kDrops) return taken_if(drop_keys());
-  if (get_ == Get::kAnswers && keys_bytes_ == 0) return taken_if(find_keys());
+  if (item_ == nullptr && keys_ == Keys::kNone) return taken_if(work_on_line());
+  if (keys_ == Keys::kDropped) return taken_if(drop_keys());
+  if (keys_ == Keys::kAnswered && keys_bytes_ == 0) return taken_if(find_keys());
   item_ != nullptr ? end_storing() : answer_key();
   return StreamStep::kTaken;
 }
@@ -112,7 +112,6 @@ StreamStep Session::work(uint64_t now_ns) noexcept {
 const char* Session::parse(std::string_view line) noexcept {
   constexpr size_t kWordsMax = 8;
   BP_DCHECK(form_ != nullptr && form_->words.size() + form_->more_max < kWordsMax);
-  if (form_->words == "K") return take_word(&line).empty() ? kNoCommand : nullptr;
   std::string_view words[kWordsMax];
   size_t count = 0;
   while (count < kWordsMax && !(words[count] = take_word(&line)).empty()) ++count;
@@ -130,9 +129,10 @@ const char* Session::parse(std::string_view line) noexcept {
 
 // Returns true if there was a line and, unless the value goes straight to its item, the value.
 bool Session::work_on_line() noexcept {
-  BP_DCHECK(item_ == nullptr && get_ == Get::kNone);
-  const char* const foreign = arrived().empty() ? nullptr : foreign_by_byte(arrived().front());
-  if (foreign != nullptr) return end_foreign(foreign), false;
+  BP_DCHECK(item_ == nullptr && keys_ == Keys::kNone);
+  const char first = arrived().empty() ? '\0' : arrived().front();
+  if (first == kTlsHandshake) return end_foreign("TLS"), false;
+  if (first == kBinaryMagic) return refuse_binary(), false;
   std::string_view line = arrived_line();
   const uint64_t line_bytes = line.size();
   if (line.empty()) {
@@ -148,14 +148,16 @@ bool Session::work_on_line() noexcept {
                        [&](const Form& form) { return form.word == word; });
   is_quiet_ = false;
   expiry_s_ = 0;
-  const bool is_get = form_->words == "K";
-  const char* refusal = line_bytes > kLineMax && !is_get ? kNoCommand : parse(line);
+  const bool is_get = form_->get != 0;
+  const char* const refusal = is_get                  ? parse_keys(&line)
+                              : line_bytes > kLineMax ? kNoCommand
+                                                      : parse(line);
   if (refusal != nullptr) {
     if (is_of_http(whole)) return end_foreign("HTTP"), false;
     take(line_bytes);
     answer(refusal);
   } else if (is_get) {
-    get_ = Get::kAnswers;
+    keys_ = Keys::kAnswered;
     keys_bytes_ = line.size();
     keys_end_bytes_ = static_cast<uint64_t>(arrived().data() + line_bytes - line.end());
     BP_DCHECK(keys_bytes_ + keys_end_bytes_ < line_bytes);  // the command comes before them
@@ -176,18 +178,35 @@ bool Session::work_on_line() noexcept {
   return true;
 }
 
+void Session::refuse_binary() noexcept {
+  environment_.counters->binary_refused.add(1);
+  say(kNoBinary);
+  quit();
+}
+
 // ---- reading ------------------------------------------------------------------------------------
+
+// Removes the expiry before the keys, if the command has one. Returns the fault before the first
+// key, or nullptr.
+const char* Session::parse_keys(std::string_view* line) noexcept {
+  const bool is_touching = (form_->get & kTouching) != 0;
+  const std::string_view expiry = is_touching ? take_word(line) : "";
+  std::string_view keys = *line;
+  if (take_word(&keys).empty()) return kNoCommand;
+  return is_touching && !parse_number(expiry, &expiry_s_) ? kBadExpiry : nullptr;
+}
 
 // Begins a get whose line fills the buffer without an end. Returns true if it is a get with a key.
 bool Session::begin_long_get() noexcept {
   std::string_view rest = arrived();
   const std::string_view word = take_word(&rest);
   const Form* const form = std::find_if(kForms, std::end(kForms) - 1, [&](const Form& each) {
-    return each.words == "K" && each.word == word;
+    return each.get != 0 && each.word == word;
   });
-  if (form == std::end(kForms) - 1 || rest.find_first_not_of(' ') == rest.npos) return false;
+  if (form == std::end(kForms) - 1) return false;
   form_ = form;
-  get_ = Get::kAnswers;
+  if (parse_keys(&rest) != nullptr) return false;
+  keys_ = Keys::kAnswered;
   take(arrived().size() - rest.size());
   return true;
 }
@@ -195,7 +214,7 @@ bool Session::begin_long_get() noexcept {
 // Finds the keys that are complete now: those before the line's end, or before the last space.
 // Returns true if work remains.
 bool Session::find_keys() noexcept {
-  BP_DCHECK(get_ == Get::kAnswers && keys_bytes_ == 0 && keys_end_bytes_ == 0);
+  BP_DCHECK(keys_ == Keys::kAnswered && keys_bytes_ == 0 && keys_end_bytes_ == 0);
   const std::string_view there = arrived();
   if (const size_t end = there.find('\n'); end != there.npos) {
     keys_end_bytes_ = there.substr(0, end + 1).ends_with(kLineEnd) ? 2 : 1;
@@ -208,7 +227,7 @@ bool Session::find_keys() noexcept {
   const uint64_t longest_bytes = kKeyBytesMax + 1;  // with the first half of the line's end
   if (keys_bytes_ > 0 || there.size() <= longest_bytes) return keys_bytes_ > 0;
   say(kBadLine);
-  get_ = Get::kDrops;
+  keys_ = Keys::kDropped;
   return true;
 }
 
@@ -216,34 +235,36 @@ bool Session::drop_keys() noexcept {
   const size_t end = arrived().find('\n');
   const bool has_end = end != arrived().npos;
   take(has_end ? end + 1 : arrived().size());
-  if (has_end) get_ = Get::kNone;
+  if (has_end) keys_ = Keys::kNone;
   return has_end;
 }
 
 void Session::end_get() noexcept {
   take(keys_end_bytes_);
   keys_end_bytes_ = 0;
-  get_ = Get::kNone;
+  keys_ = Keys::kNone;
   say("END\r\n");
   answered(environment_.counters->get_ns, kKindGet);
 }
 
 void Session::answer_key() noexcept {
-  BP_DCHECK(get_ == Get::kAnswers && keys_bytes_ > 0 && item_ == nullptr);
+  BP_DCHECK(keys_ == Keys::kAnswered && keys_bytes_ > 0 && item_ == nullptr);
   std::string_view keys = arrived().substr(0, keys_bytes_);
   const std::string_view key = take_word(&keys);
   if (key.size() > kKeyBytesMax) {
     say(kBadLine);
-    get_ = Get::kDrops;
+    keys_ = Keys::kDropped;
     keys_bytes_ = keys_end_bytes_ = 0;
     return;
   }
   if (!key.empty()) {
     CacheItem* item = cache_.find(key);
     environment_.counters->count_get(item != nullptr);
-    if (item != nullptr) {
+    if (BP_UNLIKELY(form_->get != kGet)) {
+      answer_more(item);
+    } else if (item != nullptr) {
       items_.use(*item);
-      answer_item(*item);
+      answer_text(*item, item->text());
     }
   }
   take(keys_bytes_ - keys.size());
@@ -251,20 +272,29 @@ void Session::answer_key() noexcept {
   if (keys_bytes_ == 0 && keys_end_bytes_ > 0) end_get();
 }
 
-void Session::answer_item(CacheItem& item) noexcept {
-  BP_DCHECK(item.is_linked && item.text().starts_with(kValueWord));
-  std::string_view rest = item.text();
-  if (form_->word == "gets") {
-    const size_t head_bytes = item.head_bytes - kLineEnd.size();
+// Answers a key of a get that touches its item, or says its version.
+void Session::answer_more(CacheItem* item) noexcept {
+  if ((form_->get & kTouching) != 0) set_expiry(item);
+  if (item == nullptr) return;
+  items_.use(*item);
+  std::string_view rest = item->text();
+  if ((form_->get & kWithVersion) != 0) {
+    const size_t head_bytes = item->head_bytes - kLineEnd.size();
     say(rest.substr(0, head_bytes));
     say(" ");
-    say_number(item.version);
+    say_number(item->version);
     rest.remove_prefix(head_bytes);
   }
-  if (rest.size() <= kCopyMax) return say(rest);
-  BP_DCHECK(rest.ends_with(kLineEnd));
+  answer_text(*item, rest);
+}
+
+// Answers the end of an item's text, whatever its length.
+void Session::answer_text(CacheItem& item, std::string_view text) noexcept {
+  BP_DCHECK(item.is_linked && item.text().starts_with(kValueWord));
+  if (text.size() <= kCopyMax) return say(text);
+  BP_DCHECK(text.ends_with(kLineEnd) && item.text().ends_with(text));
   cache_.pin(item);
-  lend(rest, &item);
+  lend(text, &item);
 }
 
 void Session::say_version() noexcept {
@@ -275,47 +305,30 @@ void Session::say_version() noexcept {
 
 // Asked for statistics that kvd lacks, it answers END alone, as memcached does for empty sections.
 void Session::answer_stats() noexcept {
+  using Section = Stats::Section;
+  constexpr std::pair<std::string_view, Section> kSections[] = {{"", Section::kGeneral},
+                                                                {"settings", Section::kSettings},
+                                                                {"items", Section::kItems},
+                                                                {"slabs", Section::kSlabs}};
+  Stats& stats = *environment_.stats;
   if (is_quiet_) return say(kNoCommand);
-  if (more_.empty()) return say_stats();
-  if (more_ == "settings") return say_settings();
   if (more_ == "reset") {
-    environment_.stats->reset();
+    stats.reset();
     return say("RESET\r\n");
   }
-  const bool is_known =
-      more_ == "items" || more_ == "slabs" || more_ == "sizes" || more_ == "conns";
-  say(is_known ? "END\r\n" : kNoCommand);
-}
-
-void Session::say_stat(std::string_view name, uint64_t value) noexcept {
-  say("STAT ");
-  say(name);
-  say(" ");
-  say_number(value);
-  say(kLineEnd);
-}
-
-void Session::say_stats() noexcept {
-  const Stats& stats = *environment_.stats;
-  for (size_t i = 0; i < stats.count(); ++i) {
-    if (stats.is_version(i)) {
-      say("STAT version ");
-      say(kVersion);
-      say(kLineEnd);
-    } else {
-      say_stat(stats.name(i), stats.value(i, cache_.now_ns()));
-    }
+  const auto* const section = std::find_if(kSections, std::end(kSections),
+                                           [&](const auto& each) { return each.first == more_; });
+  if (section == std::end(kSections)) {
+    return say(more_ == "sizes" || more_ == "conns" ? "END\r\n" : kNoCommand);
   }
-  say("END\r\n");
-}
-
-void Session::say_settings() noexcept {
-  const Facts& facts = *environment_.facts;
-  say_stat("maxbytes", facts.memory_bytes);
-  say_stat("maxconns", facts.connections_max);
-  say("STAT evictions on\r\nSTAT cas_enabled yes\r\nSTAT maxconns_fast yes\r\n");
-  say_stat("num_threads", 1);
-  say_stat("item_size_max", facts.value_bytes_max);
+  for (size_t i = 0; i < stats.count(section->second); ++i) {
+    const Stats::Line line = stats.line(section->second, i, cache_.now_ns());
+    say("STAT ");
+    say(line.name);
+    say(" ");
+    line.text.empty() ? say_number(line.number) : say(line.text);
+    say(kLineEnd);
+  }
   say("END\r\n");
 }
 
@@ -374,14 +387,18 @@ void Session::count() noexcept {
   say(kLineEnd);
 }
 
+// Sets and counts the new expiry of an item; nullptr: there is none.
+void Session::set_expiry(CacheItem* item) noexcept {
+  Counters& counters = *environment_.counters;
+  (item != nullptr ? counters.touch_hits : counters.touch_misses).add(1);
+  if (item == nullptr) return;
+  item->expires_ns = items_.expires_ns(expiry_s_);
+  items_.use(*item);
+}
+
 void Session::touch() noexcept {
   CacheItem* item = cache_.find(key_);
-  if (item != nullptr) {
-    item->expires_ns = items_.expires_ns(expiry_s_);
-    items_.use(*item);
-  }
-  (item != nullptr ? environment_.counters->touch_hits : environment_.counters->touch_misses)
-      .add(1);
+  set_expiry(item);
   answer(item != nullptr ? "TOUCHED\r\n" : "NOT_FOUND\r\n");
 }
 

@@ -22,7 +22,7 @@ inline constexpr const char* kRequestKinds = "get|set|other";
 // value is pinned, not linked, and has that value's length.
 //
 // Other assertions check: 4. Only the loop's thread works on the session. (is_own_thread, in each
-// step) 5. An item that a reply lends is linked: nobody writes it. (answer_item)
+// step) 5. An item that a reply lends is linked: nobody writes it. (answer_text)
 class Session final : public StreamSession {
  public:
   static constexpr uint32_t kBufferBytes = 16 * 1024;  // longer lines but gets end the session
@@ -46,11 +46,13 @@ class Session final : public StreamSession {
     // A letter for each required word. k: a key; f: flags; e: expiry; b: the bytes of the value
     // after the line; n: a number. K: keys, up to the line's end.
     std::string_view words;
-    uint32_t more_max;  // the most optional words after these, such as noreply
-    void (Session::*execute)() noexcept;
+    uint32_t more_max = 0;  // the most optional words after these, such as noreply
+    void (Session::*execute)() noexcept = nullptr;
     const char* refusal = kBadLine;  // the answer if a word is not a valid number
     Storing storing = Storing::kNone;
+    uint8_t get = 0;  // bits of Get
   };
+  enum Get : uint8_t { kGet = 1, kWithVersion = 2, kTouching = 4 };
   static const Form kForms[];
 
   StreamStep work(uint64_t now_ns) noexcept override;
@@ -63,24 +65,25 @@ class Session final : public StreamSession {
   void answer(std::string_view text) noexcept {
     if (!is_quiet_) say(text);
   }
+  void refuse_binary() noexcept;
+  const char* parse_keys(std::string_view* line) noexcept;
   bool begin_long_get() noexcept;
   bool find_keys() noexcept;
   bool drop_keys() noexcept;
   void answer_key() noexcept;
   void end_get() noexcept;
-  void answer_item(CacheItem& item) noexcept;
+  void answer_more(CacheItem* item) noexcept;
+  void answer_text(CacheItem& item, std::string_view text) noexcept;
   void begin_storing() noexcept;
   void end_storing() noexcept;
   void count() noexcept;
+  void set_expiry(CacheItem* item) noexcept;
   void touch() noexcept;
   void remove() noexcept;
   void flush() noexcept;
   void say_version() noexcept;
   void say_ok() noexcept { answer("OK\r\n"); }
   void answer_stats() noexcept;
-  void say_stats() noexcept;
-  void say_settings() noexcept;
-  void say_stat(std::string_view name, uint64_t value) noexcept;
   void quit() noexcept { end(); }
 
   const Environment& environment_;
@@ -93,9 +96,9 @@ class Session final : public StreamSession {
   int64_t expiry_s_ = 0;  // as the client sent it
   uint32_t value_bytes_ = 0;
   uint64_t number_ = 0;
-  bool is_quiet_ = false;                                // noreply: no answer is sent
-  enum class Get : uint8_t { kNone, kAnswers, kDrops };  // kDrops: the rest of a bad line
-  Get get_ = Get::kNone;
+  bool is_quiet_ = false;                                    // noreply: no answer is sent
+  enum class Keys : uint8_t { kNone, kAnswered, kDropped };  // kDropped: the rest of a bad line
+  Keys keys_ = Keys::kNone;
   uint64_t keys_bytes_ = 0;      // bytes of complete keys, at the front of arrived()
   uint64_t keys_end_bytes_ = 0;  // bytes of the line's end after them; 0: it has not come
   CacheItem* item_ = nullptr;    // the item that receives its value

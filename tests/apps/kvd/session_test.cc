@@ -26,7 +26,7 @@ const std::string kScript =
     "set big 0 0 6000\r\n" +
     std::string(6000, 'v') + "\r\nget big\r\nset huge 0 0 70000\r\n" + std::string(70000, 'v') +
     "\r\nget huge big\r\ndelete a\r\ndelete a\r\ntouch b 100\r\n"
-    "verbosity 1\r\nflush_all\r\nget a b n big\r\n";
+    "gat 100 b missing big\r\ngats x b\r\nverbosity 1\r\nflush_all\r\nget a b n big\r\n";
 
 }  // namespace
 
@@ -88,11 +88,29 @@ TEST(KvdSession, Expires) {
   ANSWERS("STORED\r\nOK\r\nEND\r\n", "set a 0 10 1\r\nx\r\nflush_all\r\nget a\r\n");
 }
 
+TEST(KvdSession, GetsAndTouches) {
+  ANSWERS("STORED\r\nSTORED\r\n", "set a 5 10 1\r\nx\r\nset b 0 10 1\r\ny\r\n");
+  ANSWERS("VALUE a 5 1\r\nx\r\nEND\r\n", "gat 20 a missing\r\n");
+  ANSWERS("VALUE a 5 1 1\r\nx\r\nVALUE b 0 1 2\r\ny\r\nEND\r\n", "gats 20 a b\r\n");
+  LONGS_EQUAL(3, rig.counters.hits.read());
+  LONGS_EQUAL(1, rig.counters.misses.read());
+  LONGS_EQUAL(3, rig.counters.touch_hits.read());
+  LONGS_EQUAL(1, rig.counters.touch_misses.read());
+  rig.cache.set_time(rig.cache.now_ns() + 19'000'000'000);
+  ANSWERS("VALUE a 5 1\r\nx\r\nVALUE b 0 1\r\ny\r\nEND\r\n", "get a b\r\n");
+  ANSWERS("VALUE a 5 1\r\nx\r\nEND\r\nEND\r\n", "gat -1 a\r\nget a\r\n");
+  rig.cache.set_time(rig.cache.now_ns() + 1'000'000'000);
+  ANSWERS("END\r\n", "gat 0 b\r\n");
+  client.say(set_text("big", std::string(5000, 'b')));
+  ANSWERS(("VALUE big 0 5000\r\n" + std::string(5000, 'b') + "\r\nEND\r\n").c_str(),
+          "gat 0 big\r\n");
+}
+
 TEST(KvdSession, RefusesAsMemcachedDoes) {
   const std::string longest(250, 'k');
   for (const char* line : {"", "bogus", "get", "gets ", "GET a", "set a 0 0", "incr n", "touch a",
-                           "verbosity", "verbosity 1 2 3", "delete", "flush_all 1 2 3",
-                           "version foo", "set a 0 0 3 noreply junk"}) {
+                           "gat", "gat 10", "gats 10 ", "verbosity", "verbosity 1 2 3", "delete",
+                           "flush_all 1 2 3", "version foo", "set a 0 0 3 noreply junk"}) {
     ANSWERS("ERROR\r\n", std::string(line) + "\r\n");
   }
   const std::string lines[] = {"get " + longest + "k",
@@ -110,6 +128,8 @@ TEST(KvdSession, RefusesAsMemcachedDoes) {
     ANSWERS("CLIENT_ERROR bad command line format\r\n", line + "\r\n");
   }
   ANSWERS("CLIENT_ERROR invalid exptime argument\r\n", "touch a x\r\n");
+  ANSWERS("CLIENT_ERROR invalid exptime argument\r\n", "gat x a\r\n");
+  ANSWERS("CLIENT_ERROR bad command line format\r\n", "gat 0 " + longest + "k a\r\n");
   ANSWERS("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n",
           "delete a 5\r\n");
   ANSWERS("STORED\r\n", set_text(longest, "x"));
@@ -129,7 +149,6 @@ TEST(KvdSession, OtherProtocolsEndItBeforeAnythingOfThemIsObeyed) {
       {"HTTP", "Host: 127.0.0.1\r\n" + body},
       {"HTTP", "content-type:text/plain\r\n" + body},
       {"HTTP", "set a x 0 1\r\nPOST / HTTP/1.1\r\n" + body},
-      {"memcached's binary protocol", "\x80" + body},
       {"TLS", "\x16\x03\x01\r\n" + body}};
   for (const auto& [what, text] : all) {
     for (const size_t piece : {text.size(), size_t{1}, size_t{17}}) {
@@ -147,6 +166,21 @@ TEST(KvdSession, OtherProtocolsEndItBeforeAnythingOfThemIsObeyed) {
   ANSWERS("STORED\r\n", set_text("HTTP/1.1", "GET / HTTP/1.1\r\nHost: a"));
   ANSWERS("END\r\n", "get / HTTP/1.2\r\n");
   CHECK_FALSE(client.session().is_over());
+}
+
+// Its client learns why, instead of waiting for an answer.
+TEST(KvdSession, TheBinaryProtocolIsRefusedInOneLine) {
+  const std::string request = "\x80" + std::string(23, '\0') + "set a 0 0 1\r\nx\r\n";
+  for (const size_t piece : {request.size(), size_t{1}}) {
+    Client other(rig);
+    STRCMP_EQUAL("CLIENT_ERROR the binary protocol is not supported: use the text protocol\r\n",
+                 other.say(request, piece).c_str());
+    CHECK(other.session().is_over());
+  }
+  ANSWERS("END\r\nCLIENT_ERROR the binary protocol is not supported: use the text protocol\r\n",
+          "get a\r\n" + request);
+  CHECK(rig.cache.find("a") == nullptr);
+  LONGS_EQUAL(3, rig.counters.binary_refused.read());
 }
 
 TEST(KvdSession, SaysNothingWhereNothingIsWanted) {
@@ -284,10 +318,13 @@ TEST(KvdSession, AGetHasAnyNumberOfKeys) {
     for (const size_t piece : {keys.size() + 100, size_t{1}, size_t{7}, size_t{4096}}) {
       Client other(rig);
       CHECK(other.say("get" + keys + end + "get a\r\n", piece) == values + "END\r\nEND\r\n");
+      CHECK(other.say("gat 9" + keys + end + "get a\r\n", piece) == values + "END\r\nEND\r\n");
     }
   }
-  LONGS_EQUAL(16 * 2000, rig.counters.hits.read());
-  LONGS_EQUAL(16 * 401, rig.counters.misses.read());
+  LONGS_EQUAL(2 * 16 * 2000, rig.counters.hits.read());
+  LONGS_EQUAL(2 * (16 * 400 + 16), rig.counters.misses.read());
+  LONGS_EQUAL(16 * 2000, rig.counters.touch_hits.read());
+  ANSWERS("CLIENT_ERROR line too long\r\n", "gat x" + keys + "\r\n");
 }
 
 TEST(KvdSession, ALongKeyInALongLineIsRefusedAndTheRestDropped) {
@@ -385,7 +422,7 @@ TEST(KvdSession, StatsHaveTheCounters) {
 }
 
 TEST(KvdSession, StatsOfOtherKindsAndTheirReset) {
-  for (const char* none : {"items", "slabs", "sizes", "conns"}) {
+  for (const char* none : {"sizes", "conns"}) {
     ANSWERS("END\r\n", std::string("stats ") + none + "\r\n");
   }
   for (const char* unknown : {"bogus", "items 1", "noreply"}) {
@@ -393,7 +430,8 @@ TEST(KvdSession, StatsOfOtherKindsAndTheirReset) {
   }
   const std::string settings = client.say("stats settings\r\n");
   for (const char* line : {"STAT maxbytes 1048576\r\n", "STAT maxconns 256\r\n",
-                           "STAT item_size_max 65536\r\n", "STAT cas_enabled yes\r\n"}) {
+                           "STAT item_size_max 65536\r\n", "STAT cas_enabled yes\r\n",
+                           "STAT binding_protocol ascii\r\n", "STAT client_flags_size 4\r\n"}) {
     CHECK(settings.find(line) != settings.npos);
   }
   client.say(set_text("a", "x") + "get a b\r\n");
@@ -406,6 +444,27 @@ TEST(KvdSession, StatsOfOtherKindsAndTheirReset) {
     if (stats.find(line) == stats.npos) FAIL((line + stats).c_str());
   }
   LONGS_EQUAL(3, rig.counters.gets.read());  // the appliance's counters only grow
+}
+
+// Collectors such as memcached_exporter read these, and memcached-tool shows them.
+TEST(KvdSession, TheCacheIsOneSlabClass) {
+  client.say(set_text("a", std::string(100, 'x')) + set_text("b", "x") + "get a c\r\ndelete b\r\n");
+  ANSWERS("STAT items:1:number 1\r\nSTAT items:1:evicted 0\r\nSTAT items:1:outofmemory 0\r\n"
+          "STAT items:1:reclaimed 0\r\nSTAT items:1:expired_unfetched 0\r\n"
+          "STAT items:1:evicted_unfetched 0\r\nEND\r\n",
+          "stats items\r\n");
+  ANSWERS("STAT 1:chunk_size 64\r\nSTAT 1:chunks_per_page 16384\r\nSTAT 1:total_pages 1\r\n"
+          "STAT 1:total_chunks 16384\r\nSTAT 1:used_chunks 3\r\nSTAT 1:free_chunks 16381\r\n"
+          "STAT 1:free_chunks_end 0\r\nSTAT 1:mem_requested 192\r\nSTAT 1:get_hits 1\r\n"
+          "STAT 1:cmd_set 2\r\nSTAT 1:delete_hits 1\r\nSTAT 1:incr_hits 0\r\n"
+          "STAT 1:decr_hits 0\r\nSTAT 1:cas_hits 0\r\nSTAT 1:cas_badval 0\r\n"
+          "STAT 1:touch_hits 0\r\nSTAT active_slabs 1\r\nSTAT total_malloced 1048576\r\n"
+          "END\r\n",
+          "stats slabs\r\n");
+  client.say("stats reset\r\n");
+  const std::string slabs = client.say("stats slabs\r\n");
+  CHECK(slabs.find("STAT 1:cmd_set 0\r\n") != slabs.npos);
+  CHECK(slabs.find("STAT 1:used_chunks 3\r\n") != slabs.npos);
 }
 
 // All requests that one send answers get the same time: from their first receive to the send.
