@@ -63,26 +63,60 @@ Items::Changed Items::link(CacheItem& item) noexcept {
   return {Outcome::kDone, &item};
 }
 
+// Compares the version of a cas. Returns kDone if it may store `item` in place of `old`, or the
+// reason why not, and counts either.
+Outcome Items::compare(const CacheItem* old, CacheItem& item, const StoreTerms& terms) noexcept {
+  Counters& counters = *environment_.counters;
+  if (old == nullptr) {
+    counters.cas_misses.add(1);
+    return Outcome::kNotFound;
+  }
+  const bool is_stale = terms.may_be_stale && terms.version < old->version;
+  if (old->version != terms.version && !is_stale) {
+    counters.cas_badval.add(1);
+    return Outcome::kExists;
+  }
+  if (is_stale) {
+    ItemNote note = note_of(item);
+    note.is_stale = 1;
+    note.is_won = note_of(*old).is_won;
+    set_note(item, note);
+    item.expires_ns = old->expires_ns;
+  }
+  counters.cas_hits.add(1);
+  return Outcome::kDone;
+}
+
 Items::Changed Items::store(CacheItem& item, const StoreTerms& terms) noexcept {
   BP_DCHECK(terms.storing != Storing::kNone && is_ready(item));
   if (terms.storing == Storing::kSet) return link(item);
-  KeyedCache& cache = *environment_.cache;
-  Counters& counters = *environment_.counters;
-  CacheItem* const old = cache.find(cache.key_of(item));
+  CacheItem* const old = environment_.cache->find(environment_.cache->key_of(item));
   if (terms.storing == Storing::kCas) {
-    const bool is_same = old != nullptr && old->version == terms.version;
-    (is_same          ? counters.cas_hits
-     : old == nullptr ? counters.cas_misses
-                      : counters.cas_badval)
-        .add(1);
-    if (!is_same) return {old == nullptr ? Outcome::kNotFound : Outcome::kExists};
-  } else {
+    const Outcome outcome = compare(old, item, terms);
+    if (outcome != Outcome::kDone) return {outcome};
+  } else if (terms.storing < Storing::kAppend) {
     if ((old == nullptr) != (terms.storing == Storing::kAdd)) return {Outcome::kNotStored};
-    if (terms.storing >= Storing::kAppend) {
-      return join(*old, item, terms.storing == Storing::kAppend);
-    }
+  } else if (old != nullptr) {
+    if (terms.joins_version && old->version != terms.version) return {Outcome::kExists};
+    return join(*old, item, terms.storing == Storing::kAppend);
+  } else if (!terms.makes_missing) {
+    return {Outcome::kNotStored};
   }
   return link(item);
+}
+
+CacheItem* Items::put(std::string_view key, std::string_view value, uint32_t flags,
+                      uint64_t expires_ns) noexcept {
+  CacheItem* const item =
+      make(key, {.flags = flags, .expires_ns = expires_ns, .value_bytes = value.size()});
+  if (item == nullptr) {
+    (void)refused(Outcome::kNoMemory);
+    return nullptr;
+  }
+  value.copy(item->body(), value.size());
+  link(*item);
+  environment_.cache->release(*item);
+  return item;
 }
 
 // Stores the joined values of `old` and `more`, with the flags and the expiry of `old`.
@@ -117,6 +151,7 @@ Items::Counted Items::count(std::string_view key, const CountTerms& terms) noexc
     (terms.is_incr ? counters.incr_misses : counters.decr_misses).add(1);
     return {{Outcome::kNotFound}};
   }
+  if (terms.version && item->version != *terms.version) return {{Outcome::kExists}};
   std::string_view text = value_of(*item);
   const uint64_t value_bytes = text.size();
   while (text.ends_with(' ')) text.remove_suffix(1);  // padding after a longer number
@@ -129,10 +164,12 @@ Items::Counted Items::count(std::string_view key, const CountTerms& terms) noexc
   if (item->pins == 0 && digit_count <= value_bytes) {
     cache.pin(*item);
   } else {
-    item = make(key, {.flags = note_of(*item).flags,
+    const ItemNote note = note_of(*item);
+    item = make(key, {.flags = note.flags,
                       .expires_ns = item->expires_ns,
                       .value_bytes = std::max(digit_count, value_bytes)});
     if (item == nullptr) return {{refused(Outcome::kNoMemory)}};
+    set_note(*item, note);
     counters.stored.add(1);
   }
   use(*item);

@@ -13,6 +13,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "alloc/keyed_cache_datapath.h"
@@ -111,14 +112,22 @@ class Items {
   };
   struct StoreTerms {
     Storing storing = Storing::kSet;
-    uint64_t version = 0;  // kCas: stores over this version only
+    uint64_t version = 0;        // kCas: stores over this version only
+    bool joins_version = false;  // a join joins this version only
+    bool may_be_stale = false;   // kCas: also stores over a later version, but marked as stale
+    bool makes_missing = false;  // a join stores its value if there is no item
   };
   // Stores `item`, which is pinned and complete, or joins it to the present one.
   Changed store(CacheItem& item, const StoreTerms& terms) noexcept;
 
+  // Stores a short value without a condition; nullptr: no memory for it, which is counted.
+  CacheItem* put(std::string_view key, std::string_view value, uint32_t flags,
+                 uint64_t expires_ns) noexcept;
+
   struct CountTerms {
     bool is_incr = true;
     uint64_t delta = 1;
+    std::optional<uint64_t> version = {};  // counts this version only
   };
   struct Counted {
     Changed changed;
@@ -137,6 +146,7 @@ class Items {
     return static_cast<uint32_t>(environment_.cache->now_ns() / kUseUnitNs);
   }
   static bool is_ready(CacheItem& item) noexcept;
+  Outcome compare(const CacheItem* old, CacheItem& item, const StoreTerms& terms) noexcept;
   Changed link(CacheItem& item) noexcept;
   Changed join(CacheItem& old, CacheItem& more, bool is_append) noexcept;
 

@@ -11,7 +11,7 @@ constexpr const char* kNoCommand = "ERROR\r\n";
 constexpr const char* kBadData = "CLIENT_ERROR bad data chunk\r\n";
 constexpr const char* kBadExpiry = "CLIENT_ERROR invalid exptime argument\r\n";
 
-const char* text_of(Outcome outcome) noexcept {
+std::string_view text_of(Outcome outcome) noexcept {
   switch (outcome) {
     case Outcome::kDone: return "STORED\r\n";
     case Outcome::kNotStored: return "NOT_STORED\r\n";
@@ -43,11 +43,17 @@ bool is_of_http(std::string_view line) noexcept {
 }  // namespace
 
 const Session::Form Session::kForms[] = {
-    {.word = "get", .words = "K", .get = kGet},
+    Form::of_get("get", "K", kGet),
     {"set", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kSet},
-    {.word = "gets", .words = "K", .get = kGet | kWithVersion},
-    {.word = "gat", .words = "eK", .get = kGet | kTouching},
-    {.word = "gats", .words = "eK", .get = kGet | kWithVersion | kTouching},
+    Form::of_meta("mg", meta_get),
+    {.word = "ms",
+     .words = "kbm",
+     .execute = &Session::begin_meta_storing,
+     .storing = Storing::kSet,
+     .syntax = Syntax::kMeta},
+    Form::of_get("gets", "K", kGet | kWithVersion),
+    Form::of_get("gat", "eK", kGet | kTouching),
+    Form::of_get("gats", "eK", kGet | kWithVersion | kTouching),
     {"add", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kAdd},
     {"replace", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kReplace},
     {"append", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kAppend},
@@ -62,7 +68,11 @@ const Session::Form Session::kForms[] = {
     {"verbosity", "n", 1, &Session::say_ok},
     {"stats", "", 1, &Session::answer_stats},
     {"quit", "", 0, &Session::quit},
-    {},  // any other command
+    Form::of_meta("md", meta_delete),
+    Form::of_meta("ma", meta_count),
+    Form::of_meta("me", meta_debug),
+    {"mn", "", 0, &Session::say_no_op},
+    {.word = "", .words = "", .syntax = Syntax::kUnknown},
 };
 
 bool Session::is_valid() const noexcept {
@@ -110,21 +120,37 @@ StreamStep Session::work(uint64_t now_ns) noexcept {
 
 // The first fault of the words after the command, in memcached's order of checks; or nullptr.
 const char* Session::parse(std::string_view line) noexcept {
+  if (BP_UNLIKELY(form_->syntax != Syntax::kWords)) {
+    return form_->syntax == Syntax::kMeta ? parse_meta(line) : kNoCommand;
+  }
   constexpr size_t kWordsMax = 8;
   BP_DCHECK(form_ != nullptr && form_->words.size() + form_->more_max < kWordsMax);
   std::string_view words[kWordsMax];
   size_t count = 0;
   while (count < kWordsMax && !(words[count] = take_word(&line)).empty()) ++count;
   const size_t words_min = form_->words.size(), words_max = words_min + form_->more_max;
-  if (form_->word.empty() || count < words_min || count > words_max) return kNoCommand;
-  is_quiet_ = count > 0 && words[count - 1] == "noreply";
+  if (count < words_min || count > words_max) return kNoCommand;
+  const bool is_quiet = count > 0 && words[count - 1] == "noreply";
+  reply_ = is_quiet ? Reply::kNone : Reply::kText;
   key_ = words[0];
-  more_ = count > words_min + (is_quiet_ ? 1 : 0) ? words[words_min] : "";
+  more_ = count > words_min + (is_quiet ? 1 : 0) ? words[words_min] : "";
   for (size_t i = 0; i < words_min; ++i) {
     const char kind = form_->words[i];
     if (!read_word(kind, words[i])) return kind == 'k' ? kBadLine : form_->refusal;
   }
   return nullptr;
+}
+
+// The first fault of a meta command's words; or nullptr. The value behind a refused ms is skipped,
+// if its length is known.
+const char* Session::parse_meta(std::string_view line) noexcept {
+  const std::string_view key = take_word(&line);
+  const bool has_value = form_->storing != Storing::kNone;
+  if (key.empty() || (has_value && !read_word('b', take_word(&line)))) return kBadLine;
+  const char* const fault = request_.parse(key, line, request_memory_);
+  if (has_value) refused_bytes_ = value_bytes_ + kLineEnd.size();
+  if (fault != nullptr || !has_value || meta_store_terms(request_, &terms_)) return fault;
+  return "CLIENT_ERROR invalid mode for ms M token\r\n";
 }
 
 // Returns true if there was a line and, unless the value goes straight to its item, the value.
@@ -146,8 +172,9 @@ bool Session::work_on_line() noexcept {
   const std::string_view word = take_word(&line);
   form_ = std::find_if(kForms, std::end(kForms) - 1,
                        [&](const Form& form) { return form.word == word; });
-  is_quiet_ = false;
+  reply_ = Reply::kText;
   expiry_s_ = 0;
+  refused_bytes_ = 0;
   const bool is_get = form_->get != 0;
   const char* const refusal = is_get                  ? parse_keys(&line)
                               : line_bytes > kLineMax ? kNoCommand
@@ -155,6 +182,7 @@ bool Session::work_on_line() noexcept {
   if (refusal != nullptr) {
     if (is_of_http(whole)) return end_foreign("HTTP"), false;
     take(line_bytes);
+    if (refused_bytes_ > 0) skip(refused_bytes_);
     answer(refusal);
   } else if (is_get) {
     keys_ = Keys::kAnswered;
@@ -171,7 +199,10 @@ bool Session::work_on_line() noexcept {
       return false;
     }
     take(line_bytes);
-    if (!has_value) answered(environment_.counters->other_ns, kKindOther);
+    if (!has_value) {
+      form_->meta == meta_get ? answered(environment_.counters->get_ns, kKindGet)
+                              : answered(environment_.counters->other_ns, kKindOther);
+    }
     BP_DCHECK(form_->execute != nullptr);
     (this->*form_->execute)();
   }
@@ -297,6 +328,15 @@ void Session::answer_text(CacheItem& item, std::string_view text) noexcept {
   lend(text, &item);
 }
 
+void Session::answer_meta() noexcept {
+  char text[kMetaReplyBytesMax];
+  TextWriter reply(text);
+  CacheItem* const item = form_->meta(environment_, request_, reply);
+  BP_DCHECK(!reply.is_full());
+  if (reply.bytes() > 0) say({text, reply.bytes()});
+  if (item != nullptr) answer_text(*item, {item->body(), item->body_bytes});
+}
+
 void Session::say_version() noexcept {
   answer("VERSION ");
   answer(kVersion);
@@ -311,7 +351,7 @@ void Session::answer_stats() noexcept {
                                                                 {"items", Section::kItems},
                                                                 {"slabs", Section::kSlabs}};
   Stats& stats = *environment_.stats;
-  if (is_quiet_) return say(kNoCommand);
+  if (reply_ == Reply::kNone) return say(kNoCommand);
   if (more_ == "reset") {
     stats.reset();
     return say("RESET\r\n");
@@ -335,11 +375,27 @@ void Session::answer_stats() noexcept {
 // ---- storing ------------------------------------------------------------------------------------
 
 void Session::begin_storing() noexcept {
-  BP_DCHECK(item_ == nullptr && form_->storing != Storing::kNone);
+  terms_ = {.storing = form_->storing, .version = number_};
+  receive_value();
+}
+
+void Session::begin_meta_storing() noexcept {
+  const bool is_join = terms_.storing == Storing::kAppend || terms_.storing == Storing::kPrepend;
+  key_ = request_.key;
+  flags_ = request_.client_flags;
+  expiry_s_ = is_join ? request_.missing_expiry_s : request_.expiry_s;
+  reply_ = Reply::kMeta;
+  receive_value();
+  if (item_ != nullptr) request_.keep(request_memory_);  // its line goes before the value comes
+}
+
+// Receives the value into its item, or refuses and skips it.
+void Session::receive_value() noexcept {
+  BP_DCHECK(item_ == nullptr && terms_.storing != Storing::kNone);
   const uint64_t data_bytes = value_bytes_ + kLineEnd.size();
   const bool fits = value_bytes_ <= environment_.facts->value_bytes_max;
   const bool is_direct = value_bytes_ > kDirectBytes;
-  const bool is_set = form_->storing == Storing::kSet;
+  const bool is_set = terms_.storing == Storing::kSet;
   if (fits && !is_direct && !arrived().substr(value_bytes_).starts_with(kLineEnd)) {
     take(data_bytes);
     return answer(kBadData);
@@ -366,12 +422,24 @@ void Session::end_storing() noexcept {
   BP_DCHECK(item_->pins > 0);
   CacheItem& item = *item_;
   item_ = nullptr;
-  const bool is_whole = item.text().ends_with(kLineEnd);
-  if (is_whole) environment_.counters->sets.add(1);
-  const Items::StoreTerms terms = {.storing = form_->storing, .version = number_};
-  answer(is_whole ? text_of(items_.store(item, terms).outcome) : kBadData);
+  if (item.text().ends_with(kLineEnd)) {
+    environment_.counters->sets.add(1);
+    answer_stored(items_.store(item, terms_), value_bytes_);
+  } else {
+    answer(kBadData);
+  }
   answered(environment_.counters->set_ns, kKindSet);
   cache_.release(item);
+}
+
+void Session::answer_stored(const Items::Changed& changed, uint64_t value_bytes) noexcept {
+  if (BP_LIKELY(reply_ == Reply::kText)) return say(text_of(changed.outcome));
+  if (reply_ == Reply::kNone) return;
+  char text[kMetaReplyBytesMax];
+  TextWriter reply(text);
+  meta_stored(request_, changed, value_bytes, reply);
+  BP_DCHECK(!reply.is_full());
+  if (reply.bytes() > 0) say({text, reply.bytes()});
 }
 
 // ---- changing -----------------------------------------------------------------------------------
@@ -382,7 +450,7 @@ void Session::count() noexcept {
   if (changed.outcome == Outcome::kNoMemory)
     return answer("SERVER_ERROR out of memory in incr\r\n");
   if (changed.outcome != Outcome::kDone) return answer(text_of(changed.outcome));
-  if (is_quiet_) return;
+  if (reply_ == Reply::kNone) return;
   say_number(number);
   say(kLineEnd);
 }

@@ -5,6 +5,8 @@
 #pragma once
 
 #include "apps/kvd/items_datapath.h"
+#include "apps/kvd/meta_commands_datapath.h"
+#include "apps/kvd/meta_request_datapath.h"
 #include "platform/text_words.h"
 #include "transport/sockets/stream_session_datapath.h"
 
@@ -40,17 +42,32 @@ class Session final : public StreamSession {
   static constexpr const char* kBadLine = "CLIENT_ERROR bad command line format\r\n";
   static constexpr uint32_t kLineMax = 2048;  // longer lines: ERROR, except a get's
   static constexpr uint32_t kCopyMax = 1024;  // longer replies to get are sent from the item
+  enum class Syntax : uint8_t { kWords, kMeta, kUnknown };
   // A command's syntax and its function.
   struct Form {
     std::string_view word;
     // A letter for each required word. k: a key; f: flags; e: expiry; b: the bytes of the value
-    // after the line; n: a number. K: keys, up to the line's end.
+    // after the line; n: a number. K: keys, up to the line's end; m: the flags of a meta command,
+    // up to it.
     std::string_view words;
     uint32_t more_max = 0;  // the most optional words after these, such as noreply
     void (Session::*execute)() noexcept = nullptr;
     const char* refusal = kBadLine;  // the answer if a word is not a valid number
     Storing storing = Storing::kNone;
     uint8_t get = 0;  // bits of Get
+    Syntax syntax = Syntax::kWords;
+    MetaCommand* meta = nullptr;  // kMeta, and the line has no value behind it
+
+    static constexpr Form of_get(std::string_view word, std::string_view words, int get) noexcept {
+      return {.word = word, .words = words, .get = static_cast<uint8_t>(get)};
+    }
+    static constexpr Form of_meta(std::string_view word, MetaCommand* command) noexcept {
+      return {.word = word,
+              .words = "km",
+              .execute = &Session::answer_meta,
+              .syntax = Syntax::kMeta,
+              .meta = command};
+    }
   };
   enum Get : uint8_t { kGet = 1, kWithVersion = 2, kTouching = 4 };
   static const Form kForms[];
@@ -61,9 +78,10 @@ class Session final : public StreamSession {
 
   bool work_on_line() noexcept;
   const char* parse(std::string_view line) noexcept;
+  const char* parse_meta(std::string_view line) noexcept;
   bool read_word(char kind, std::string_view word) noexcept;
   void answer(std::string_view text) noexcept {
-    if (!is_quiet_) say(text);
+    if (reply_ != Reply::kNone) say(text);
   }
   void refuse_binary() noexcept;
   const char* parse_keys(std::string_view* line) noexcept;
@@ -74,8 +92,12 @@ class Session final : public StreamSession {
   void end_get() noexcept;
   void answer_more(CacheItem* item) noexcept;
   void answer_text(CacheItem& item, std::string_view text) noexcept;
+  void answer_meta() noexcept;
   void begin_storing() noexcept;
+  void begin_meta_storing() noexcept;
+  void receive_value() noexcept;
   void end_storing() noexcept;
+  void answer_stored(const Items::Changed& changed, uint64_t value_bytes) noexcept;
   void count() noexcept;
   void set_expiry(CacheItem* item) noexcept;
   void touch() noexcept;
@@ -83,6 +105,7 @@ class Session final : public StreamSession {
   void flush() noexcept;
   void say_version() noexcept;
   void say_ok() noexcept { answer("OK\r\n"); }
+  void say_no_op() noexcept { answer("MN\r\n"); }
   void answer_stats() noexcept;
   void quit() noexcept { end(); }
 
@@ -96,12 +119,18 @@ class Session final : public StreamSession {
   int64_t expiry_s_ = 0;  // as the client sent it
   uint32_t value_bytes_ = 0;
   uint64_t number_ = 0;
-  bool is_quiet_ = false;                                    // noreply: no answer is sent
+  Items::StoreTerms terms_;     // of the value to store
+  uint64_t refused_bytes_ = 0;  // a value behind a refused line, to be skipped
+  // kNone: noreply; kMeta: the answer is that of an ms.
+  enum class Reply : uint8_t { kText, kNone, kMeta };
+  Reply reply_ = Reply::kText;
+  MetaRequest request_;                                      // of a meta command
   enum class Keys : uint8_t { kNone, kAnswered, kDropped };  // kDropped: the rest of a bad line
   Keys keys_ = Keys::kNone;
   uint64_t keys_bytes_ = 0;      // bytes of complete keys, at the front of arrived()
   uint64_t keys_end_bytes_ = 0;  // bytes of the line's end after them; 0: it has not come
   CacheItem* item_ = nullptr;    // the item that receives its value
+  char request_memory_[MetaRequest::kMemoryBytes];
   char input_[kBufferBytes];
   char output_[kBufferBytes];
 };

@@ -22,17 +22,17 @@ void require(bool kept, const char* what) {
   std::abort();
 }
 
-// Checks that every line ends, and that each VALUE line is followed by the announced bytes.
+// Checks that every line ends, and that each VALUE or VA line is followed by the announced bytes.
 void read_replies(std::string_view replies) {
   while (!replies.empty()) {
     const size_t end = replies.find("\r\n");
     require(end != std::string_view::npos, "a reply is whole");
     std::string_view line = replies.substr(0, end);
     replies.remove_prefix(end + 2);
-    if (line.find(' ') == std::string_view::npos || line.substr(0, 6) != "VALUE ") continue;
-    line.remove_prefix(6);
-    (void)take_word(&line);
-    (void)take_word(&line);
+    const std::string_view code = take_word(&line);
+    if (code != "VALUE" && code != "VA") continue;
+    const int words_before = code == "VALUE" ? 2 : 0;  // the key and the flags
+    for (int i = 0; i < words_before; ++i) (void)take_word(&line);
     const size_t bytes = std::strtoull(std::string(take_word(&line)).c_str(), nullptr, 10);
     require(replies.size() >= bytes + 2, "a value is whole");
     require(replies.substr(bytes, 2) == "\r\n", "a value has its length");

@@ -49,6 +49,10 @@ TEST(KvdLaw, EveryCommand) {
       std::string(60'000, 'v') + "\r\nget big\r\nset huge 0 0 70000\r\n" +
       std::string(70'000, 'v') +
       "\r\nget huge big\r\ncas a 0 0 1 1\r\nz\r\ndelete a\r\ntouch b 100\r\ngat 5 b\r\n"
+      "ms m 3 T30 c k Oo\r\nabc\r\nms m 3 C1 I\r\nabc\r\nms m 1 MA s\r\nd\r\n"
+      "mg m v s f h l t k q R60\r\nmg none N30 T9\r\nma n N0 J5 v t\r\nma n MD D99\r\n"
+      "md m I x T30\r\nmg m v\r\nme m\r\nmd m q\r\nmg none E1\r\nmn\r\n"
+      "stats settings\r\nstats items\r\nstats slabs\r\n"
       "verbosity 1\r\nversion\r\nstats\r\nflush_all\r\nget a b n big\r\n";
   for (const size_t piece : {script.size(), size_t{1000}, size_t{7}}) {
     const size_t warm = say(script, piece);
