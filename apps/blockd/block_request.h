@@ -20,6 +20,7 @@
 #include "apps/blockd/nbd_request_datapath.h"
 #include "platform/assert.h"
 #include "platform/trace_ring.h"
+#include "transport/loop/rate_limit_datapath.h"
 #include "transport/loop/spsc_fifo_datapath.h"
 
 namespace bedplate {
@@ -46,7 +47,7 @@ enum class RequestStep : uint8_t {
 enum RequestStation : uint32_t {
   kReceived,  // its header has arrived
   kGranted,
-  kQueued,    // it waits for the volume
+  kQueued,    // it waits for the volume, its limits behind it
   kBegun,     // the volume, or its store, works on it
   kDone,      // the volume, or its store, has finished it
   kAnswered,  // its answer was handed to the socket
@@ -57,7 +58,8 @@ inline constexpr const char* kRequestStations = "received|granted|queued|begun|d
 inline constexpr const char* kRequestKinds =
     "read|write|disconnect|flush|trim|cache|write_zeroes|block_status";
 
-struct BlockRequest {
+// As a RateWaiter it waits for a limit, before its volume's shard gets it.
+struct BlockRequest : RateWaiter {
   nbd::Request wire = {};
   RequestStep step = RequestStep::kSubmit;
   nbd::ErrorCode error = nbd::ErrorCode::kNone;  // what to answer

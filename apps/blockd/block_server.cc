@@ -24,6 +24,13 @@ uint64_t connection_stride(const BlockServerOptions& options) noexcept {
          align_up(options.requests_per_connection * sizeof(BlockRequest), kCacheLineBytes);
 }
 
+// A name that was cut ends in its index, so no two volumes share an owner.
+std::string short_name(const std::string& name, size_t index) {
+  constexpr size_t kWholeMax = 48;
+  if (name.size() <= kWholeMax) return name;
+  return name.substr(0, kWholeMax) + "~" + std::to_string(index);
+}
+
 OwnerName volume_owner(const BlockServerOptions& options, size_t index) {
   return {"volume", short_volume_name(options, index)};
 }
@@ -68,12 +75,12 @@ uint32_t volume_shard_count(const BlockServerOptions& options) noexcept {
 
 }  // namespace
 
-// A name that was cut ends in the volume's index, so no two volumes share an owner.
 std::string short_volume_name(const BlockServerOptions& options, size_t index) {
-  constexpr size_t kWholeMax = 48;
-  const std::string& name = options.volumes[index].name;
-  if (name.size() <= kWholeMax) return name;
-  return name.substr(0, kWholeMax) + "~" + std::to_string(index);
+  return short_name(options.volumes[index].name, index);
+}
+
+std::string short_limit_name(const BlockServerOptions& options, size_t index) {
+  return short_name(options.limits[index].name, index);
 }
 
 std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options) {
@@ -136,6 +143,8 @@ Result<void> BlockServer::add_volumes(const Carve& carve, const OpenVolume& open
     VolumeShard& shard = shards_[plan.shard];
     volume.plan = &plan;
     volume.requests = &shard.requests;
+    volume.limit = limits_.find(LimitKind::kVolume, plan.name);
+    volume.tenant_limit = limits_.find(LimitKind::kTenant, plan.tenant);
     BP_TRY(open_volume(i, volume));
     BP_TRY_ASSIGN(const auto memory, carve(volume_owner(options_, i)));
     if (plan.queue.has_value()) {
@@ -173,6 +182,7 @@ Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volu
   wiring_ = wiring;
   BP_TRY(take_memory(carve));
   BP_TRY(make_shards(carve));
+  limits_.create(options_.limits, wiring_.limit_counters, *wiring_.connections_loop);
   BP_TRY(add_volumes(carve, open_volume));
   environment_.server = this;
   environment_.sockets = wiring_.sockets;
@@ -181,6 +191,7 @@ Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volu
   environment_.exports = exports_;
   environment_.volumes = volumes_;
   environment_.trace = wiring_.trace;
+  environment_.limits = limits_.are_on() ? &limits_ : nullptr;
   make_connections();
   negotiations_.create(
       *wiring_.connections_loop, options_.handshake_timeout_ns,
@@ -207,7 +218,7 @@ bool BlockServer::is_valid() const noexcept {
                         [](const nbd::Connection& one) { return one.is_closed(); });
 }
 
-void BlockServer::add_listener(int fd, nbd::Tls tls) noexcept {
+void BlockServer::add_listener(int fd, nbd::Tls tls, BlockLimit* limit) noexcept {
   BP_ASSERT(listener_count_ < kListenerCountMax);
   BP_ASSERT(tls == nbd::Tls::kNone || wiring_.tls != nullptr);
   Listener& listener = listeners_[listener_count_++];
@@ -217,6 +228,7 @@ void BlockServer::add_listener(int fd, nbd::Tls tls) noexcept {
   listener.socket.context = &listener;
   listener.server = this;
   listener.tls = tls;
+  listener.limit = limit;
 }
 
 void BlockServer::start() noexcept {
@@ -226,7 +238,7 @@ void BlockServer::start() noexcept {
   }
 }
 
-// Releases held requests, so that they are answered, too.
+// Releases requests that are held or wait for a limit, so that they are answered, too.
 void BlockServer::request_drain() noexcept {
   wiring_.connections_loop->submit(drain_call_);
   for (VolumeShard& shard : shards_) wiring_.volume_loops[shard.number]->submit(shard.release_call);
@@ -255,12 +267,20 @@ void BlockServer::set_read_only(size_t volume, bool is_read_only) noexcept {
   }
 }
 
+void BlockServer::set_limit(BlockLimit& limit, const LimitRates& rates) noexcept {
+  BP_ASSERT(is_own_thread() && !is_draining_);
+  limit.set(rates);
+  environment_.limits = limits_.are_on() ? &limits_ : nullptr;
+}
+
 void BlockServer::drain(void* server) noexcept {
   auto& self = *static_cast<BlockServer*>(server);
   BP_ASSERT(self.is_own_thread());
   if (self.is_draining_) return;
   BP_DCHECK_SLOW(self.is_valid());
   self.is_draining_ = true;
+  self.limits_.end();
+  self.environment_.limits = nullptr;
   for (uint32_t i = 0; i < self.listener_count_; ++i) {
     self.wiring_.sockets->stop_listening(self.listeners_[i].socket);
   }
@@ -272,16 +292,17 @@ void BlockServer::drain(void* server) noexcept {
 
 void BlockServer::accepted(void* context, int fd) noexcept {
   const auto& listener = *static_cast<Listener*>(context);
-  listener.server->open_connection(fd, listener.tls);
+  listener.server->open_connection(fd, listener);
 }
 
-void BlockServer::open_connection(int fd, nbd::Tls tls) noexcept {
+void BlockServer::open_connection(int fd, const Listener& listener) noexcept {
   BP_ASSERT(is_own_thread());
   // A volume may have grown; connected clients keep the old size.
   for (Volume& volume : volumes_) volume.exported->bytes = volume.store->bytes();
   nbd::Connection* connection = free_.first();
   nbd::ConnectionCounters& counters = *wiring_.connection_counters;
-  if (connection == nullptr || is_draining_ || !is_accepting_ || connection->open(fd, tls) != 0) {
+  if (connection == nullptr || is_draining_ || !is_accepting_ ||
+      connection->open(fd, listener.tls, listener.limit) != 0) {
     Counter& counter =
         connection == nullptr ? counters.connections_refused : counters.connections_turned_away;
     counter.add(1);

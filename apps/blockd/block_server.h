@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/blockd/block_limits.h"
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/nbd_connection_datapath.h"
 #include "apps/blockd/nbd_counters.h"
@@ -33,6 +34,7 @@ namespace bedplate {
 
 struct BlockServerOptions {
   std::vector<VolumePlan> volumes;
+  std::vector<LimitPlan> limits = {};  // also those without rates, which may get some later
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
@@ -46,6 +48,8 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
 // The volume's name, as it appears in names of owners and counters. A name over 48 bytes is cut
 // there and ends in "~" and the volume's index, so it stays unique.
 std::string short_volume_name(const BlockServerOptions& options, size_t index);
+// The same for the name of a limit, which is unique for its kind.
+std::string short_limit_name(const BlockServerOptions& options, size_t index);
 
 // The objects of the shards that a server uses.
 struct BlockServerWiring {
@@ -53,8 +57,9 @@ struct BlockServerWiring {
   StreamSockets* sockets = nullptr;           // the sockets of the connections' shard
   std::vector<EventLoop*> volume_loops = {};  // the loop of each shard that has volumes
   nbd::ConnectionCounters* connection_counters = nullptr;
-  StreamLayers* tls = nullptr;  // TLS for each connection; nullptr: none
-  TraceWriter trace = {};       // the writer of the connections' shard
+  StreamLayers* tls = nullptr;                      // TLS for each connection; nullptr: none
+  TraceWriter trace = {};                           // the writer of the connections' shard
+  std::vector<LimitCounters*> limit_counters = {};  // of each limit of the options
 };
 
 class BlockServer final : public PollSource {
@@ -70,16 +75,17 @@ class BlockServer final : public PollSource {
   static constexpr uint32_t kReplyBudget = 64;
 
   // Takes the memory that plan_block_server asked for, and opens the volumes. The caller adds
-  // source_of(N) to the N-th loop of the volumes, then this to the connections' loop. Called once.
-  // Requires: the pool is not sealed; `wiring` has a loop for each shard number in the volumes'
-  // plans; `wiring`'s parts outlive this. Errors: those of `carve` and `open_volume`.
+  // source_of(N) to the N-th loop of the volumes, then this to the connections' loop, which has
+  // timers for BlockLimits::timer_count(). Called once. Requires: the pool is not sealed; `wiring`
+  // has a loop for each shard number in the volumes' plans; `wiring`'s parts outlive this. Errors:
+  // those of `carve` and `open_volume`.
   Result<void> create(const Carve& carve, const OpenVolume& open_volume,
                       const BlockServerOptions& options, const BlockServerWiring& wiring);
   PollSource& source_of(uint32_t shard) noexcept { return shards_[shard].service; }
 
   // Accepts connections on `fd`, which stays the caller's. Called before start(). Requires: at most
-  // 8 listeners; `tls` is Tls::kNone if the wiring has no TLS.
-  void add_listener(int fd, nbd::Tls tls = nbd::Tls::kNone) noexcept;
+  // 8 listeners; `tls` is Tls::kNone if the wiring has no TLS. `limit`: of limits(); nullptr: none.
+  void add_listener(int fd, nbd::Tls tls = nbd::Tls::kNone, BlockLimit* limit = nullptr) noexcept;
 
   // Begins to listen. Threads: the connections' shard.
   void start() noexcept;
@@ -131,6 +137,12 @@ class BlockServer final : public PollSource {
     return shards_[volumes_[volume].plan->shard].service.hold(volumes_[volume], is_held);
   }
 
+  // The limits of its options; a drain ends all of them. BlockLimits names their threads.
+  BlockLimits& limits() noexcept { return limits_; }
+  // Changes one of limits(); takes effect with the next request, and for those that wait. Requires:
+  // the server does not drain. Threads: the connections' shard.
+  void set_limit(BlockLimit& limit, const LimitRates& rates) noexcept;
+
   // Whether the drain is complete: no connection is open. Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
 
@@ -152,6 +164,14 @@ class BlockServer final : public PollSource {
   bool is_valid() const noexcept;
 
  private:
+  static constexpr uint32_t kListenerCountMax = 8;
+  struct Listener {
+    StreamListener socket;
+    BlockServer* server = nullptr;
+    nbd::Tls tls = nbd::Tls::kNone;
+    BlockLimit* limit = nullptr;
+  };
+
   nbd::Connection& connection(uint32_t index) const noexcept {
     return *reinterpret_cast<nbd::Connection*>(connection_memory_.data() +
                                                index * connection_stride_bytes_);
@@ -163,17 +183,10 @@ class BlockServer final : public PollSource {
   Result<void> add_volumes(const Carve& carve, const OpenVolume& open_volume);
   void make_connections() noexcept;
   static void accepted(void* context, int fd) noexcept;
-  void open_connection(int fd, nbd::Tls tls) noexcept;
+  void open_connection(int fd, const Listener& listener) noexcept;
   static void drain(void* server) noexcept;
   uint32_t take_replies(uint32_t budget) noexcept;
   uint32_t flush_marked() noexcept;
-
-  static constexpr uint32_t kListenerCountMax = 8;
-  struct Listener {
-    StreamListener socket;
-    BlockServer* server = nullptr;
-    nbd::Tls tls = nbd::Tls::kNone;
-  };
 
   // A shard that has volumes, as the connections' shard sees it.
   struct VolumeShard {
@@ -192,6 +205,7 @@ class BlockServer final : public PollSource {
   BlockServerOptions options_;
   BlockServerWiring wiring_;
   nbd::ConnectionEnvironment environment_;
+  BlockLimits limits_;
   std::vector<Volume> volumes_;
   std::vector<nbd::ExportInfo> exports_;  // one for each volume, contiguous for the handshake
   std::deque<VolumeShard> shards_;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "apps/blockd/block_limits.h"
 #include "apps/blockd/block_server.h"
 #include "platform/assert.h"
 #include "platform/usdt.h"
@@ -62,7 +63,7 @@ bool Connection::is_valid() const noexcept {
          (!socket_.is_open() && !socket_.is_sending() && !socket_.is_receiving() && taken == 0);
 }
 
-int Connection::open(int fd, Tls tls) noexcept {
+int Connection::open(int fd, Tls tls, BlockLimit* limit) noexcept {
   BP_ASSERT(is_closed() && is_own_thread());
   BP_ASSERT(tls == Tls::kNone || socket_.has_layer());
   BP_DCHECK_SLOW(is_valid());
@@ -72,6 +73,7 @@ int Connection::open(int fd, Tls tls) noexcept {
   is_broken_ = is_counted_broken_ = false;
   read_ahead_.clear();
   negotiation_.reset(tls);
+  listener_limit_ = limit;
   environment_.counters->connections_total.add(1);
   negotiate();
   return 0;
@@ -136,8 +138,9 @@ void Connection::receive_ended(int64_t result) noexcept {
   }
   if (result < 0 || phase_ == Phase::kNegotiating) {
     break_off();
-  } else {
+  } else if (phase_ == Phase::kServing) {
     finish();
+    drop_waiting();  // nobody has asked for their answers with NBD_CMD_DISC
   }
 }
 
@@ -243,7 +246,10 @@ void Connection::accept(BlockRequest& request) noexcept {
   if (request.wire.command == Command::kFlush) request.wire.offset = request.wire.length = 0;
   request.volume = volume_;
   pass(request, kQueued);
-  submit(request, step);
+  if (BP_LIKELY(environment_.limits == nullptr)) return submit(request, step);
+  request.step = step;
+  ++submitted_count_;
+  BlockLimit::admit(request, listener_limit_);
 }
 
 // Returns the first step of the write. It is the only step if the payload has arrived.
@@ -294,8 +300,8 @@ void Connection::receive_more() noexcept {
   socket_.receive({receive_pieces_, 1}, is_header ? kRequestHeaderBytes - read_ahead_.bytes() : 1);
 }
 
-// The volume's shard has granted the destination for write_'s payload. It answers reads and writes
-// in the order of their requests, so it has already copied all payloads lent to it before this one.
+// The volume's shard has granted the destination for write_'s payload. It gets writes in the order
+// of their requests, which limits keep, so it has copied all payloads lent to it before this one.
 void Connection::payload_granted() noexcept {
   BP_ASSERT(!read_ahead_.is_lent() && incoming_ == Incoming::kNothing);
   BlockRequest& request = *write_;
@@ -343,6 +349,18 @@ void Connection::request_returned(BlockRequest& request) noexcept {
     queue_reply(request);
     if (request.step == RequestStep::kStore && read_ahead_.give_back()) parse();
   }
+}
+
+void Connection::request_dropped(BlockRequest& request) noexcept {
+  BP_DCHECK(is_own_thread());
+  BP_ASSERT(phase_ == Phase::kFinishing && request.connection == this && submitted_count_ > 0);
+  --submitted_count_;
+  if (&request == write_) {
+    write_ = nullptr;
+    incoming_ = Incoming::kHeaders;
+  }
+  if (request.step == RequestStep::kStore) read_ahead_.give_back();
+  release(request);
 }
 
 void Connection::queue_reply(BlockRequest& request) noexcept {
@@ -442,7 +460,13 @@ void Connection::break_off() noexcept {
   is_broken_ = true;
   phase_ = Phase::kFinishing;
   socket_.abort();
+  drop_waiting();
   environment_.server->mark(*this);
+}
+
+// The client has left. Its requests would use up the budget of those that are there.
+void Connection::drop_waiting() noexcept {
+  if (environment_.limits != nullptr) environment_.limits->drop_requests_of(*this);
 }
 
 void Connection::handshake_overdue() noexcept {

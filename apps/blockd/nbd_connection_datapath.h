@@ -11,14 +11,15 @@
 // States: closed -> negotiating -> serving -> finishing -> closed; an error while negotiating leads
 // straight to finishing. `finishing` takes no more requests, answers the outstanding ones, and
 // closes. `is_broken`: no answer reaches the client. The connection is closed when no operation is
-// in flight and every request is back.
+// in flight and every request is back. Requests that wait for a limit are dropped if the client has
+// left without saying so.
 //
 // Invariants, which is_valid() checks around calls from outside: 1. Each request is in one state:
-// free, with the volume's shard, ready to be answered, being sent, or, while its payload arrives,
-// write_ or refused_. 2. write_ is set exactly while its grant or its payload is awaited; refused_
-// exactly while its payload is discarded. 3. The bytes read ahead are valid; the writes whose
-// payloads lie in the read-ahead buffer are with the volume's shard. 4. A closed connection has no
-// descriptor, nothing in flight, and all its requests.
+// free, submitted (with the volume's shard, or waiting for a limit on the way), ready to be
+// answered, being sent, or, while its payload arrives, write_ or refused_. 2. write_ is set exactly
+// while its grant or its payload is awaited; refused_ exactly while its payload is discarded.
+// 3. The bytes read ahead are valid; the writes whose payloads lie in the read-ahead buffer are
+// submitted. 4. A closed connection has no descriptor, nothing in flight, and all its requests.
 // Threads: the shard of the connections.
 #pragma once
 
@@ -45,6 +46,8 @@
 
 namespace bedplate {
 
+class BlockLimit;
+class BlockLimits;
 class BlockServer;
 
 }  // namespace bedplate
@@ -61,6 +64,7 @@ struct ConnectionEnvironment {
   std::span<Volume> volumes;            // same order as the exports
   std::span<std::byte> discard_memory;  // receives the payload of refused writes; never read
   TraceWriter trace;
+  BlockLimits* limits = nullptr;  // nullptr while no limit is set
 };
 
 // The server limits the time of its negotiation.
@@ -74,11 +78,14 @@ class Connection : public Limited {
   Connection& operator=(const Connection&) = delete;
 
   // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); `tls` is Tls::kNone
-  // if the connection has no TLS. Returns 0; or an errno: then `fd` is still the caller's.
-  int open(int fd, Tls tls) noexcept;
+  // if the connection has no TLS. `limit`: of its listener; nullptr: none. Returns 0; or an errno:
+  // then `fd` is still the caller's.
+  int open(int fd, Tls tls, BlockLimit* limit) noexcept;
 
   // A request comes back from the volume's shard.
   void request_returned(BlockRequest& request) noexcept;
+  // A request will not reach the volume's shard: the client left while it waited for a limit.
+  void request_dropped(BlockRequest& request) noexcept;
 
   // Sends the replies that are ready, and closes if everything is done: look at is_closed()
   // afterwards. Called after BlockServer::mark(). The loop's clock times the answers.
@@ -151,6 +158,7 @@ class Connection : public Limited {
   void count_broken() noexcept;
   // Closes as soon as nothing is in flight; answers nothing more.
   void break_off() noexcept;
+  void drop_waiting() noexcept;
   void close() noexcept;
   bool is_own_thread() const noexcept { return environment_.loop->is_own_thread(); }
 
@@ -164,6 +172,7 @@ class Connection : public Limited {
   iovec handshake_piece_;
 
   Volume* volume_ = nullptr;
+  BlockLimit* listener_limit_ = nullptr;
   ExportView view_ = {};
   uint64_t discard_left_bytes_ = 0;
   BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for
@@ -171,7 +180,7 @@ class Connection : public Limited {
   FreeList<&BlockRequest::next> free_requests_;
   uint32_t taken_count_ = 0;  // requests that are not free
   const uint32_t request_count_;
-  uint32_t submitted_count_ = 0;  // requests that are with the volume's shard
+  uint32_t submitted_count_ = 0;  // requests that are with the volume's shard, or wait for a limit
   ReplyQueue replies_;
 
   Negotiation negotiation_;

@@ -22,6 +22,8 @@
 
 namespace bedplate {
 
+class BlockLimit;
+
 struct VolumePlan {
   std::string name;
   uint64_t bytes = 0;  // if the volume is memory
@@ -29,6 +31,7 @@ struct VolumePlan {
   Placement placement = {};
   std::optional<StoreQueueShape> queue = {};  // nothing: the volume is memory
   uint32_t shard = 0;                         // index into BlockServerWiring::volume_loops
+  std::string tenant = {};                    // of its limit of this kind; empty: none
 };
 
 // The requests that a held volume has received since it was held, oldest first. It belongs to the
@@ -46,6 +49,9 @@ struct Volume {
   RequestLane* requests = nullptr;    // to its shard
   VolumeCounters* counters = nullptr;
   VolumeHold hold;
+  // Both belong to the shard of the connections; nullptr: it has none.
+  BlockLimit* limit = nullptr;
+  BlockLimit* tenant_limit = nullptr;
 
   const VolumePlan* plan = nullptr;
   // The volume as clients see it. The shard of the connections writes it.

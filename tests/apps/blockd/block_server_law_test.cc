@@ -67,6 +67,19 @@ class BlockServerLawTest : public BlockServerFixture {
     LONGS_EQUAL(0, breaches);
   }
 
+  // Most requests have to wait, for half a millisecond.
+  void add_limits() {
+    const LimitRates rates = {.read_rate = 2000,
+                              .read_rate_bytes = kGiB,
+                              .write_rate = 2000,
+                              .write_rate_bytes = kGiB,
+                              .burst_ms = 1};
+    for (VolumePlan& volume : options.volumes) volume.tenant = "acme";
+    options.limits = {{LimitKind::kVolume, "ram0", rates},
+                      {LimitKind::kTenant, "acme", rates},
+                      {LimitKind::kListener, "unix", rates}};
+  }
+
  private:
   // Sends small and large requests, alone and many at a time, and one that is refused. Returns
   // whether all replies are right.
@@ -99,3 +112,5 @@ BP_BLOCK_SERVER_GROUPS(BlockServerLaw, BlockServerLawTest)
 BP_ALL_VARIANTS(BlockServerLaw, RequestsOfAllKinds, BP_SKIP_WITHOUT_LAW(), requests_of_all_kinds())
 BP_ALL_VARIANTS(BlockServerLaw, RequestsOfAllKindsToAFile, add_stored_volume();
                 BP_SKIP_WITHOUT_LAW(), requests_of_all_kinds("disk0"))
+BP_ALL_VARIANTS(BlockServerLaw, RequestsOfAllKindsWithLimits, add_limits();
+                BP_SKIP_WITHOUT_LAW(), requests_of_all_kinds())

@@ -138,6 +138,8 @@ class BlockServerRig {
     trace_ring.create(trace_records);
     wiring.trace = TraceWriter(&trace_ring, 0);
     for (RigShard* shard : shards) wiring.volume_loops.push_back(&shard->loop);
+    limit_counters = std::vector<LimitCounters>(options.limits.size());
+    for (LimitCounters& each : limit_counters) wiring.limit_counters.push_back(&each);
     const auto open_volume = [&](size_t, Volume& volume) {
       volume.counters = &volume_counters;
       if (!volume.plan->queue.has_value()) return Result<void>();
@@ -152,9 +154,11 @@ class BlockServerRig {
       shards[i]->loop.add_source(server.source_of(i), BlockServer::kVolumeBudget);
     }
     connections.loop.add_source(server, BlockServer::kReplyBudget);
+    connections.loop.timers().reserve_more(BlockLimits::timer_count(options.limits));
     listen_unix();
     listen_tcp();
-    server.add_listener(unix_listener_.number());
+    server.add_listener(unix_listener_.number(), nbd::Tls::kNone,
+                        server.limits().find(LimitKind::kListener, "unix"));
     server.add_listener(tcp_listener_.number());
     if (variant.two_shards) volumes.run(nullptr);
     connections.run(&server);
@@ -192,6 +196,7 @@ class BlockServerRig {
   nbd::ConnectionCounters connection_counters;
   VolumeCounters volume_counters;
   StoreCounters store_counters;
+  std::vector<LimitCounters> limit_counters;  // of the limits of the options
 
   // The size of the file of each volume with a queue. The files have no names.
   static constexpr uint64_t kFileBytes = 2 * kMiB;

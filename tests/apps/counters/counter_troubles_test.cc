@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "alloc/keyed_cache_counters.h"
+#include "apps/blockd/limit_counters.h"
 #include "apps/blockd/nbd_counters.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/volume_counters.h"
@@ -50,8 +51,8 @@ std::vector<CounterSet> all_sets() {
                  DatagramCounters, ShardGroupCounters, SignalCounters, ProcessCounters,
                  VfioCounters, PeersCounters, PeerCounters, FileCounters, TlsCounters,
                  ControlCounters, HttpCounters, kvd::Counters, nbd::ConnectionCounters,
-                 VolumeCounters, StoreCounters, NvmeCounters, NvmeQueueCounters, EalCounters,
-                 PortCounters, PortQueueCounters, NetCounters, relay::StreamCounters,
+                 VolumeCounters, LimitCounters, StoreCounters, NvmeCounters, NvmeQueueCounters,
+                 EalCounters, PortCounters, PortQueueCounters, NetCounters, relay::StreamCounters,
                  relay::LegCounters, relay::OutputCounters, relay::RecordingCounters,
                  relay::ReaderCounters, KeyedCacheCounters, StreamServerCounters>();
 }

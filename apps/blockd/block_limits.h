@@ -1,0 +1,59 @@
+// All limits of a block server: of its volumes, tenants and listeners (block_limit_datapath.h).
+// They are planned, and live as long as the server; only their rates change.
+//
+// Threads: the shard of the connections; find() and all(): any. Only create() allocates.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/blockd/block_limit_datapath.h"
+
+namespace bedplate {
+
+struct LimitPlan {
+  LimitKind kind = LimitKind::kVolume;
+  std::string name;  // of the volume or tenant, or the listener's address; unique for its kind
+  LimitRates rates = {};
+};
+
+class BlockLimits {
+ public:
+  // A limit, as operators see it.
+  struct Named {
+    Named(const LimitPlan& its_plan, EventLoop& loop, LimitCounters& counters) noexcept
+        : plan(its_plan), limit(its_plan.kind, loop, counters) {}
+    const LimitPlan& plan;
+    BlockLimit limit;
+  };
+
+  // The timers that the limits need on the loop of the connections.
+  static uint32_t timer_count(const std::vector<LimitPlan>& plans) noexcept {
+    return 2 * static_cast<uint32_t>(plans.size());
+  }
+
+  // Makes a limit of each plan, with its counters. Requires: called once; `counters` has one for
+  // each plan. Ownership: all outlive this object.
+  void create(const std::vector<LimitPlan>& plans, std::span<LimitCounters* const> counters,
+              EventLoop& loop);
+
+  // nullptr: there is none.
+  BlockLimit* find(LimitKind kind, std::string_view name) noexcept;
+  std::deque<Named>& all() noexcept { return all_; }
+
+  // Whether any limit has a rate. If not, nothing waits.
+  bool are_on() const noexcept;
+  // Ends all limits, and submits all requests that wait.
+  void end() noexcept;
+  // Gives the waiting requests of `connection` back to it (Connection::request_dropped).
+  void drop_requests_of(nbd::Connection& connection) noexcept;
+
+ private:
+  std::deque<Named> all_;  // a deque: limits do not move
+};
+
+}  // namespace bedplate
