@@ -23,7 +23,11 @@ std::string known_keys(const ConfigurationTable& table, const std::string& label
   };
   for (const ConfigurationKey& key : table.keys()) add(key.name(), key.name());
   for (const auto& child : table.children()) add(child.own_name(), child.label());
-  return guess + label + " may have: " + list;
+  const std::string all = guess + label + " may have: " + list;
+  // A list that was cut off would look complete.
+  if (guess.empty() || all.size() < sizeof Error::cure) return all;
+  guess.pop_back();  // the blank
+  return guess;
 }
 
 // An unknown table may belong to a service that another program has.
