@@ -58,6 +58,25 @@ std::string key_of(const VolumeSettings& volume) {
   return std::string(key) + " of volume " + volume.name;
 }
 
+// The set of a limit's counters.
+const char* counters_of(LimitKind kind) {
+  constexpr const char* kSets[] = {"volume_limits", "tenant_limits", "listener_limits"};
+  return kSets[static_cast<size_t>(kind)];
+}
+
+// The address whose socket has this index: each address has one, "activation:" has the rest.
+const SocketAddress& address_of(const std::vector<SocketAddress>& addresses, size_t socket,
+                                size_t socket_count) {
+  BP_ASSERT(socket < socket_count && socket_count >= addresses.size());
+  const auto is_passed = [](const SocketAddress& each) {
+    return each.kind == SocketAddress::Kind::kActivation;
+  };
+  const auto passed = std::find_if(addresses.begin(), addresses.end(), is_passed);
+  const auto first = static_cast<size_t>(passed - addresses.begin());
+  const size_t more = socket_count - addresses.size();
+  return addresses[socket <= first ? socket : std::max(first, socket - std::min(socket, more))];
+}
+
 // The terms of the listening socket `fd`, with the layers of its connections.
 nbd::Tls tls_of(const StreamLayers* tls, int fd) {
   if (tls == nullptr) return nbd::Tls::kNone;
@@ -92,13 +111,34 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
     placement.is_own_wish = volume.pages.has_value();
     options.volumes.push_back({volume.name, volume.bytes, volume.read_only, placement});
     if (!volume.is_memory()) options.volumes.back().queue = volume.queue;
+    options.volumes.back().tenant = volume.tenant;
+    options.limits.push_back({LimitKind::kVolume, volume.name, volume.limits});
   }
+  add_limits(plan.configuration(), &options);
   number_shards(shards, options.volumes);
   options.max_connections = settings_.max_connections;
   options.requests_per_connection = settings_.requests_per_connection;
   options.handshake_timeout_ns = settings_.handshake_timeout_ms * kNsPerMs;
   options.client_timeout_ns = settings_.client_timeout_s * kNsPerSecond;
   return options;
+}
+
+const std::vector<SocketAddress>& BlockService::addresses(const Configuration& all) const {
+  const bool is_elsewhere = all.is_first_process && !settings_.image_listen.empty();
+  return is_elsewhere ? settings_.image_listen : settings_.listen;
+}
+
+// Adds the limits of tenants and listeners. One without rates may get some later.
+void BlockService::add_limits(const Configuration& all, BlockServerOptions* options) const {
+  for (const TenantSettings& tenant : settings_.tenants) {
+    options->limits.push_back({LimitKind::kTenant, tenant.name, tenant.limits});
+  }
+  for (const SocketAddress& address : addresses(all)) {
+    LimitPlan& limit = options->limits.emplace_back(LimitKind::kListener, address.text());
+    for (const ListenerSettings& listener : settings_.listeners) {
+      if (listener.address == limit.name) limit.rates = listener.limits;
+    }
+  }
 }
 
 // The plan of the file for a volume on a file, a device or an rbd image.
@@ -145,6 +185,7 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   }
   const uint32_t shard = settings_.connections_shard;
   plan.connections(shard, settings_.max_connections, "max_connections");
+  plan.timers(shard, BlockLimits::timer_count(options_.limits));
   plan.sources(shard, 1);
   for (const uint32_t each : volume_shards_) plan.sources(each, 1);
   plan.counters<nbd::ConnectionCounters>("connections");
@@ -152,6 +193,10 @@ Result<void> BlockService::plan(ServicePlan& plan) {
            {.heap_owner = TlsCredentials::kHeapOwner,
             .handshake_ns_max = 0});  // a part of the negotiation, whose time is limited
   plan.listen("listen", settings_.listen, settings_.image_listen);
+  for (size_t i = 0; i < options_.limits.size(); ++i) {
+    plan.counters<LimitCounters>(counters_of(options_.limits[i].kind),
+                                 short_limit_name(options_, i));
+  }
   plan_trace(plan);
   drives_.clear();
   rbd_images_.clear();
@@ -261,6 +306,12 @@ Result<void> BlockService::create(ServiceContext& context) {
                               .sockets = &context.sockets(connections),
                               .connection_counters = connection_counters};
   BP_TRY_ASSIGN(wiring.trace, context.trace(connections));
+  for (size_t i = 0; i < options_.limits.size(); ++i) {
+    BP_TRY_ASSIGN(const auto limit_counters,
+                  context.counters<LimitCounters>(counters_of(options_.limits[i].kind),
+                                                  short_limit_name(options_, i)));
+    wiring.limit_counters.push_back(limit_counters);
+  }
   for (const uint32_t shard : volume_shards_) {
     wiring.volume_loops.push_back(&context.loop(shard));
     volume_sockets_[shard] = &context.sockets(shard);
@@ -278,8 +329,11 @@ Result<void> BlockService::create(ServiceContext& context) {
   BP_TRY(drives_.add_sources(context));
   BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
   BP_TRY_ASSIGN(const auto listeners, context.listeners("listen"));
-  for (const Fd& socket : listeners) {
-    server_.add_listener(socket.number(), tls_of(wiring.tls, socket.number()));
+  for (size_t i = 0; i < listeners.size(); ++i) {
+    const std::string address =
+        address_of(addresses(context.configuration()), i, listeners.size()).text();
+    server_.add_listener(listeners[i].number(), tls_of(wiring.tls, listeners[i].number()),
+                         server_.limits().find(LimitKind::kListener, address));
   }
   return {};
 }

@@ -44,6 +44,9 @@ class BlockService final : public Service {
   std::vector<uint32_t> volume_shards(ServicePlan& plan) const;
 
  private:
+  // The addresses that it listens at.
+  const std::vector<SocketAddress>& addresses(const Configuration& all) const;
+  void add_limits(const Configuration& all, BlockServerOptions* options) const;
   void plan_trace(ServicePlan& plan) const;
   void assign_shards(const Configuration& configuration, const std::vector<uint32_t>& shards);
   static void tell_silence(Volume& volume, const VolumeSettings& settings) noexcept;
@@ -53,6 +56,13 @@ class BlockService final : public Service {
   void set_read_only(ControlCall& call) noexcept;
   void hold_volume(ControlCall& call) noexcept;
   void set_listening(ControlCall& call) noexcept;
+  // These are in limit_methods.cc.
+  void limit_methods(ControlMethods& methods);
+  BlockLimit* find_limit(ControlCall& call) noexcept;
+  void list_limits(ControlCall& call) noexcept;
+  void set_limit(ControlCall& call) noexcept;
+  void end_limit(ControlCall& call) noexcept;
+  void change_limit(ControlCall& there, BlockLimit& limit, const LimitRates& rates) noexcept;
   // Implements BlockServer::OpenVolume.
   Result<void> open_volume(ServiceContext& context, size_t volume_index, Volume& volume);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);

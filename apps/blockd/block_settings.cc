@@ -1,7 +1,9 @@
 #include "apps/blockd/block_settings.h"
 
 #include <algorithm>
+#include <set>
 
+#include "apps/blockd/limit_settings.h"
 #include "apps/blockd/stores/rbd_mapping.h"
 #include "apps/configuration/read_table.h"
 #include "apps/services/tls_keys.h"
@@ -80,6 +82,58 @@ void check_cluster(ReadTable& read, const CephSettings& settings) {
   }
 }
 
+// The tables of [[blockd.`name`]] in the file, one for each of `count` settings; nullptr: some were
+// refused.
+const TomlNode* tables_of(const ReadTable& read, const char* name, size_t count) {
+  const TomlNode* all = find_child(read.node(), name);
+  return all != nullptr && all->children.size() == count ? all : nullptr;
+}
+
+// Checks that each volume's tenant exists, and that each tenant has a volume.
+void check_tenants(ReadTable& read, const BlockdSettings& settings) {
+  for (const char* key : {"volume.tenant", "tenant", "tenant.name"}) {
+    if (read.was_refused(key)) return;
+  }
+  std::set<std::string> names, used;
+  for (const TenantSettings& tenant : settings.tenants) names.insert(tenant.name);
+  for (const VolumeSettings& volume : settings.volumes) used.insert(volume.tenant);
+  const TomlNode* volumes = tables_of(read, "volume", settings.volumes.size());
+  for (size_t i = 0; volumes != nullptr && i < settings.volumes.size(); ++i) {
+    const std::string& name = settings.volumes[i].tenant;
+    if (name.empty() || names.count(name) != 0) continue;
+    read.refuse_at(find_child(volumes->children[i], "tenant")->position,
+                   "\"tenant\" is \"" + name + "\", but no [[blockd.tenant]] has this name",
+                   "expected the name of one");
+  }
+  const TomlNode* tenants = tables_of(read, "tenant", settings.tenants.size());
+  for (size_t i = 0; tenants != nullptr && i < settings.tenants.size(); ++i) {
+    const std::string& name = settings.tenants[i].name;
+    if (used.count(name) != 0) continue;
+    read.refuse_at(find_child(tenants->children[i], "name")->position,
+                   "\"name\" is \"" + name + "\", but no volume has this tenant",
+                   "expected tenant = \"" + name + "\" in a [[blockd.volume]]");
+  }
+}
+
+// Checks that a listener with a limit listens.
+void check_listeners(ReadTable& read, const BlockdSettings& settings) {
+  for (const char* key : {"listen", "image_listen", "listener.address"}) {
+    if (read.was_refused(key)) return;
+  }
+  const TomlNode* listeners = tables_of(read, "listener", settings.listeners.size());
+  for (size_t i = 0; listeners != nullptr && i < settings.listeners.size(); ++i) {
+    const std::string& text = settings.listeners[i].address;
+    const auto is_it = [&text](const SocketAddress& address) { return address.text() == text; };
+    if (std::any_of(settings.listen.begin(), settings.listen.end(), is_it) ||
+        std::any_of(settings.image_listen.begin(), settings.image_listen.end(), is_it)) {
+      continue;
+    }
+    read.refuse_at(find_child(listeners->children[i], "address")->position,
+                   "\"address\" is \"" + text + "\", which is not in \"listen\"",
+                   "expected an address of \"listen\" or \"image_listen\", as it is there");
+  }
+}
+
 constexpr Choice<bool> kCacheChoices[] = {{"on", true}, {"off", false}};
 
 }  // namespace
@@ -141,7 +195,28 @@ static void describe(ConfigurationTable& table, VolumeSettings& settings) {
   table.shard("shard", &settings.shard)
       .otherwise("one of `volumes_shards`")
       .help("The shard that serves it.");
+  table.text("tenant", &settings.tenant, 1, 48)
+      .otherwise("none: it belongs to no tenant")
+      .help("The [[blockd.tenant]] whose limits hold for all its volumes together "
+            "([Limits](nbd.md#limits)).");
+  table.table("limits", &settings.limits);
   table.check([&settings](ReadTable& read) { check_volume(read, settings); });
+}
+
+static void describe(ConfigurationTable& table, TenantSettings& settings) {
+  table.name("name", &settings.name, 1, 48)
+      .required()
+      .unique()
+      .help("The name of a group of volumes, which name it as their `tenant`.");
+  table.table("limits", &settings.limits);
+}
+
+static void describe(ConfigurationTable& table, ListenerSettings& settings) {
+  table.text("address", &settings.address, 1, 255)
+      .required()
+      .unique()
+      .help("An address of `listen` or `image_listen`, whose clients share these limits.");
+  table.table("limits", &settings.limits);
 }
 
 static void describe(ConfigurationTable& table, CephSettings& settings) {
@@ -190,7 +265,11 @@ void describe(ConfigurationTable& table, BlockdSettings& settings) {
   describe_tls_keys(table, &settings.tls, {.page = "nbd.md#tls"});
   table.table("ceph", &settings.ceph);
   table.tables("volume", &settings.volumes, 1, 64);
+  table.tables("tenant", &settings.tenants, 0, 64);
+  table.tables("listener", &settings.listeners, 0, 16);
   table.check([&settings](ReadTable& read) { check_ceph(read, settings); });
+  table.check([&settings](ReadTable& read) { check_tenants(read, settings); });
+  table.check([&settings](ReadTable& read) { check_listeners(read, settings); });
 }
 
 }  // namespace bedplate

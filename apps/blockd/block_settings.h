@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/blockd/block_limit_datapath.h"
 #include "apps/blockd/stores/ceph_cluster.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/stores/store_queue_datapath.h"
@@ -33,6 +34,8 @@ struct VolumeSettings {
   std::optional<uint32_t> rbd_timeout_s = {};  // nothing: the timeout of [blockd.ceph]
   bool polled = false;                         // for a file or device
   StoreQueueShape queue = {};
+  LimitRates limits = {};
+  std::string tenant = {};  // empty: none
 
   // describe() refuses a volume that names two stores, so at most one of these is true.
   bool is_memory() const noexcept {
@@ -42,6 +45,18 @@ struct VolumeSettings {
   bool is_rbd() const noexcept { return !rbd.empty(); }
   // The path of the file or device; empty: the volume has neither.
   const std::string& path() const noexcept { return file.empty() ? device : file; }
+};
+
+// A [[blockd.tenant]]: a group of volumes with a limit for all of them together.
+struct TenantSettings {
+  std::string name;
+  LimitRates limits = {};
+};
+
+// A [[blockd.listener]]: the limit of an address of `listen`.
+struct ListenerSettings {
+  std::string address;
+  LimitRates limits = {};
 };
 
 struct BlockdSettings {
@@ -57,6 +72,8 @@ struct BlockdSettings {
   TlsFiles tls;
   CephSettings ceph;
   std::vector<VolumeSettings> volumes;
+  std::vector<TenantSettings> tenants;
+  std::vector<ListenerSettings> listeners;
 };
 
 // Keys, ranges and defaults: docs/configuration.md.

@@ -199,6 +199,13 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
       const size_t volume = text.find("[[blockd.volume]]");
       text.insert(text.find('\n', volume) + 1, "nvme = \"0000:01:00.0\"\n");
     }
+    if (key.name.starts_with("blockd.tenant.")) {
+      text += "[[blockd.volume]]\nname = \"other\"\nbytes = 4096\ntenant = \"acme\"\n"
+              "[[blockd.tenant]]\nname = \"acme\"\n";
+    }
+    if (key.name.starts_with("blockd.listener.")) {
+      text += "[[blockd.listener]]\naddress = \"tcp:127.0.0.1:10809\"\n";
+    }
     if (key.name.starts_with("blockd.ceph.")) {
       text += "[[blockd.volume]]\nname = \"image\"\nrbd = \"pool/image\"\n"
               "[blockd.ceph]\nmonitors = [\"tcp:10.0.0.1:6789\"]\nuser = \"bed\"\n"
@@ -215,7 +222,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(110, checked);
+  LONGS_EQUAL(113, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

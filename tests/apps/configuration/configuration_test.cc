@@ -202,18 +202,19 @@ TEST(Configuration, RefusesUnknownKeys) {
           "connections_shard, volumes_shards, max_connections, requests_per_connection, "
           "handshake_timeout_ms, client_timeout_s, tls_certificate, tls_key, "
           "tls_client_authorities, tls_shared_keys, plain_text, [blockd.ceph], "
-          "[[blockd.volume]]",
+          "[[blockd.volume]], [[blockd.tenant]], [[blockd.listener]]",
           8, "[blockd]\nport = 1");
   REFUSED(
       "f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
       "have: name, bytes, file, device, polled, nvme, nvme_namespace, nvme_queue_depth, "
       "nvme_timeout_ms, nvme_write_cache, rbd, rbd_timeout_s, buffer_bytes, operations, read_only, "
-      "pages, node, shard",
+      "pages, node, shard, tenant, [blockd.volume.limits]",
       12, "bytes = \"64 MiB\"\nreadonly = true");
   REFUSED("f:12:1: unknown key \"x?" + std::string(62, 'y') + "..." +
               "\"; [[blockd.volume]] may have: name, bytes, file, device, polled, nvme, "
               "nvme_namespace, nvme_queue_depth, nvme_timeout_ms, nvme_write_cache, rbd, "
-              "rbd_timeout_s, buffer_bytes, operations, read_only, pages, node, shard",
+              "rbd_timeout_s, buffer_bytes, operations, read_only, pages, node, shard, tenant, "
+              "[blockd.volume.limits]",
           12, "\"x\\n" + std::string(100, 'y') + "\" = 1\nbytes = \"64 MiB\"");
 }
 
@@ -223,12 +224,7 @@ TEST(Configuration, RefusesUnknownTables) {
           "[[shard]], [[group]], [[process]], [messages], [verbs], [init], [[network]], "
           "[watchdog], [crash], [dpdk], [[port]], [blockd], [kvd], [tsrelay], [http], [control]",
           file_with({{8, "[block]"}, {10, "[[block.volume]]"}}));
-  REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"? [blockd] may have: listen, "
-          "image_listen, connections_shard, volumes_shards, max_connections, "
-          "requests_per_connection, handshake_timeout_ms, client_timeout_s, tls_certificate, "
-          "tls_key, tls_client_authorities, tls_shared_keys, plain_text, [blockd.ceph], "
-          "[[blockd.volume]]",
-          10, "[[blockd.volumes]]");
+  REFUSED("f:10:10: unknown key \"volumes\"; did you mean \"volume\"?", 10, "[[blockd.volumes]]");
 }
 
 TEST(Configuration, AVolumeLiesInMemoryOnAFileOrOnADevice) {
@@ -309,6 +305,57 @@ TEST(Configuration, AVolumeLiesOnAnImageOfACluster) {
           file(volume + "[blockd.ceph]\nmonitors = [\"unix:/mon\"]\nuser = \"bed\"\n" + keyring));
   REFUSED("f:18:8: \"user\" has a comma or a blank; expected the X of client.X",
           file(volume + "[blockd.ceph]\n" + monitors + "user = \"bed,ro\"\n" + keyring));
+}
+
+TEST(Configuration, ReadsLimitsOfVolumesTenantsAndListeners) {
+  const auto read = parsed(file_with(12, "bytes = \"64 MiB\"\ntenant = \"acme\"\n"
+                                         "limits = { read_rate = 1, burst_ms = 3600000 }") +
+                           "[[blockd.tenant]]\nname = \"acme\"\n"
+                           "limits = { write_rate_bytes = \"1 TiB\" }\n"
+                           "[[blockd.listener]]\naddress = \"tcp:127.0.0.1:10809\"\n"
+                           "[blockd.listener.limits]\nread_rate_bytes = \"4 KiB\"\n"
+                           "write_rate = 1000000000\n");
+  const BlockdSettings& blockd = read.blockd();
+  STRCMP_EQUAL("acme", blockd.volumes[0].tenant.c_str());
+  CHECK(blockd.volumes[0].limits.reads() == (Rates{1, 0, 3600 * kNsPerSecond}));
+  CHECK(!blockd.volumes[0].limits.writes().is_limited());
+  LONGS_EQUAL(1, blockd.tenants.size());
+  CHECK(blockd.tenants[0].limits.writes() == (Rates{0, kTiB, 100 * kNsPerMs}));
+  LONGS_EQUAL(1, blockd.listeners.size());
+  CHECK(blockd.listeners[0].limits.reads().bytes_per_second == 4096);
+  CHECK(blockd.listeners[0].limits.writes().operations_per_second == 1'000'000'000);
+  CHECK(!parsed(file_with({})).blockd().volumes[0].limits.are_limited());
+}
+
+TEST(Configuration, RefusesLimitsThatLetNothingGo) {
+  const auto limits = [](const char* line) {
+    return file_with({}) + "[blockd.volume.limits]\n" + line + "\n";
+  };
+  REFUSED("f:14:13: \"read_rate\" is 0; expected integer: 1..1000000000", limits("read_rate = 0"));
+  REFUSED("f:14:19: \"read_rate_bytes\" is 4095; expected size: 4 KiB..1 TiB",
+          limits("read_rate_bytes = 4095"));
+  REFUSED("f:14:20: \"write_rate_bytes\" is \"2 TiB\"; expected size: 4 KiB..1 TiB",
+          limits("write_rate_bytes = \"2 TiB\""));
+  REFUSED("f:14:12: \"burst_ms\" is 0; expected integer: 1..3600000", limits("burst_ms = 0"));
+}
+
+TEST(Configuration, TenantsAndListenersOfLimitsExist) {
+  REFUSED("f:13:10: \"tenant\" is \"acme\", but no [[blockd.tenant]] has this name; expected the "
+          "name of one",
+          12, "bytes = 4096\ntenant = \"acme\"");
+  REFUSED("f:14:8: \"name\" is \"acme\", but no volume has this tenant; expected tenant = \"acme\" "
+          "in a [[blockd.volume]]",
+          file_with({}) + "[[blockd.tenant]]\nname = \"acme\"\n");
+  REFUSED(
+      "f:14:11: \"address\" is \"tcp:127.0.0.1:10810\", which is not in \"listen\"; expected an "
+      "address of \"listen\" or \"image_listen\", as it is there",
+      file_with({}) + "[[blockd.listener]]\naddress = \"tcp:127.0.0.1:10810\"\n");
+  ACCEPTED(file_with(9, "listen = [\"tcp:127.0.0.1:10809\"]\nimage_listen = [\"unix:/nbd\"]") +
+           "[[blockd.listener]]\naddress = \"unix:/nbd\"\n");
+  // A mistake in a tenant's name is told once.
+  LONGS_EQUAL(1, refusals(file_with(12, "bytes = 4096\ntenant = \"acme\"") +
+                          "[[blockd.tenant]]\nname = \"ACME\"\n")
+                     .size());
 }
 
 TEST(Configuration, RefusesMissingKeysAtTheirTable) {
