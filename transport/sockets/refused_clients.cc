@@ -13,7 +13,13 @@ namespace bedplate {
 void RefusedClients::create(StreamSockets& sockets) noexcept {
   BP_DCHECK(sockets_ == nullptr);
   sockets_ = &sockets;
-  sockets.loop().own_timers().reserve_more(1);
+  // The receive in flight ends, and then the connection is closed.
+  lingering_.create(
+      sockets.loop(), kLingerNs,
+      [](void* self, Limited& late) noexcept {
+        static_cast<RefusedClients*>(self)->sockets_->abort(static_cast<Client&>(late).socket);
+      },
+      this);
   for (Client& client : clients_) {
     client.all = this;
     client.socket.receive.context = &client;
@@ -25,12 +31,10 @@ void RefusedClients::create(StreamSockets& sockets) noexcept {
 }
 
 bool RefusedClients::is_valid() const noexcept {
-  bool has_any = false;
-  for (const Client& client : clients_) {
-    if (client.socket.fd < 0 && client.socket.receive.is_in_flight) return false;
-    has_any |= client.socket.fd >= 0;
-  }
-  return has_any == timer_.is_armed();
+  const auto is_right = [](const Client& each) {
+    return each.socket.fd >= 0 || (!each.socket.receive.is_in_flight && !each.is_limited());
+  };
+  return std::all_of(clients_.begin(), clients_.end(), is_right) && lingering_.is_valid();
 }
 
 void RefusedClients::refuse(int fd, std::string_view words) noexcept {
@@ -56,9 +60,8 @@ void RefusedClients::refuse(int fd, std::string_view words) noexcept {
     ::close(fd);
     return;
   }
-  client->end_ns = sockets_->loop().now_ns() + kLingerNs;
+  lingering_.begin(*client);
   receive(*client);
-  arm_timer();
 }
 
 void RefusedClients::receive(Client& client) noexcept {
@@ -71,38 +74,15 @@ void RefusedClients::receive(Client& client) noexcept {
 void RefusedClients::received(Client& client, int64_t result) noexcept {
   BP_DCHECK(client.socket.fd >= 0);
   BP_KEEPS_VALID(*this);
-  const bool is_late = client.end_ns <= sockets_->loop().now_ns();
-  if (result > 0 && !is_late) return receive(client);
+  if (result > 0 && client.is_limited()) return receive(client);
   close(client);
-  arm_timer();
 }
 
 void RefusedClients::close(Client& client) noexcept {
+  lingering_.end(client);
   sockets_->detach(client.socket);
   ::close(client.socket.fd);
   client.socket.fd = -1;
-}
-
-// The receive in flight ends, and then the connection is closed.
-void RefusedClients::end_late() noexcept {
-  const uint64_t now_ns = sockets_->loop().now_ns();
-  for (Client& client : clients_) {
-    if (client.socket.fd >= 0 && client.end_ns <= now_ns) sockets_->abort(client.socket);
-  }
-  arm_timer();
-}
-
-void RefusedClients::arm_timer() noexcept {
-  TimerQueue& timers = sockets_->loop().own_timers();
-  const uint64_t now_ns = sockets_->loop().now_ns();
-  uint64_t next_ns = TimerQueue::kNever;
-  for (const Client& client : clients_) {
-    // Once aborted, it is looked at again a whole time later.
-    const uint64_t end_ns = client.end_ns <= now_ns ? now_ns + kLingerNs : client.end_ns;
-    if (client.socket.fd >= 0) next_ns = std::min(next_ns, end_ns);
-  }
-  if (next_ns == TimerQueue::kNever) return timers.cancel(timer_);
-  timers.arm(timer_, next_ns);
 }
 
 void RefusedClients::end() noexcept {
@@ -114,7 +94,6 @@ void RefusedClients::end() noexcept {
   while (std::any_of(clients_.begin(), clients_.end(), is_open)) {
     if (sockets_->poll(kCountMax) == 0) sockets_->sleep_until(monotonic_ns() + kNsPerMs);
   }
-  sockets_->loop().own_timers().cancel(timer_);
 }
 
 }  // namespace bedplate

@@ -5,7 +5,7 @@
 // or for kLingerNs. The words must fit into the socket's buffer. They go without a layer.
 //
 // Invariants, checked by is_valid(): 1. A client has a descriptor exactly while its place is taken.
-// 2. While any place is taken, the timer is armed.
+// 2. Only the time of such a client is limited.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "platform/units.h"
-#include "transport/loop/event_loop.h"
+#include "transport/loop/time_limit.h"
 #include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
@@ -30,7 +30,8 @@ class RefusedClients {
   RefusedClients(const RefusedClients&) = delete;
   RefusedClients& operator=(const RefusedClients&) = delete;
 
-  // Before the seal: it allocates the timer's slot. Called once. `sockets` outlives this.
+  // Before the seal: it allocates the timer's slot. Called once. `sockets` outlives this, which
+  // lives as long as the loop runs.
   void create(StreamSockets& sockets) noexcept;
   // Sends `words` to the client of the connected socket `fd`, and closes `fd`, now or later. Empty:
   // closes it now. Requires: create() was called, or `words` is empty.
@@ -41,24 +42,19 @@ class RefusedClients {
   bool is_valid() const noexcept;
 
  private:
-  struct Client {
+  struct Client : Limited {
     StreamSocket socket;
     iovec dropped = {};
-    uint64_t end_ns = 0;
     RefusedClients* all = nullptr;
   };
 
   void receive(Client& client) noexcept;
   void received(Client& client, int64_t result) noexcept;
   void close(Client& client) noexcept;
-  void end_late() noexcept;
-  void arm_timer() noexcept;
 
   StreamSockets* sockets_ = nullptr;
   std::array<Client, kCountMax> clients_;
-  Timer timer_ = {
-      .expired = [](void* self) noexcept { static_cast<RefusedClients*>(self)->end_late(); },
-      .context = this};
+  TimeLimit lingering_;
   char dropped_[4 * kKiB];  // shared by all; nobody reads it
 };
 

@@ -46,25 +46,17 @@ StreamServer::Connection::Connection(StreamServer& its_server) noexcept
               .context = this}) {}
 
 bool StreamServer::is_valid() const noexcept {
-  uint64_t open = 0, lingering = 0, successors = 0;
+  uint64_t open = 0, successors = 0;
   for (const Connection* each = all_; each != nullptr; each = each->next) {
     const LayeredSocket& socket = each->socket;
     if (!socket.is_open() && (socket.is_sending() || socket.is_receiving())) return false;
     open += socket.is_open() ? 1 : 0;
-    lingering += each->is_lingering ? 1 : 0;
-    if (each->is_lingering && !socket.is_open()) return false;
+    if (each->is_lingering() && !socket.is_open()) return false;
     if (each->successor.fd < 0) continue;
     if (!socket.is_open() || !each->is_broken) return false;
     ++successors;
   }
-  if (successors != successor_count_) return false;
-  uint64_t listed = 0;
-  for (const Connection* each = first_lingering_; each != nullptr; each = each->next_lingering) {
-    const Connection* next = each->next_lingering;
-    if (next != nullptr && next->linger_end_ns < each->linger_end_ns) return false;
-    if (!each->is_lingering || ++listed > lingering) return false;
-  }
-  if (listed != lingering || (listed > 0) != linger_timer_.is_armed()) return false;
+  if (successors != successor_count_ || !lingering_.is_valid()) return false;
   if (is_drained() && (!is_draining_ || open_count_ > 0)) return false;
   return open == open_count_ && free_.has_just(connection_count_ - open, [&](const auto& one) {
     return !one.socket.is_open() && &one.server == this;
@@ -124,7 +116,7 @@ void StreamServer::begin(Connection& connection, LayerUse layer_use) noexcept {
   options_.counters->connections_open.set(++open_count_);
   options_.counters->connections_peak.raise(open_count_);
   connection.is_ending = connection.is_broken = connection.has_failed_layer = false;
-  connection.has_peer_ended = connection.is_lingering = false;
+  connection.has_peer_ended = false;
   connection.early_bytes = 0;
   connection.may_begin_layer = layer_use == LayerUse::kOffered && !options_.has_layer_on_request;
   connection.patience.begin(options_.loop->now_ns());
@@ -197,7 +189,7 @@ void StreamServer::look() noexcept {
   options_.loop->look_at_clock();
   for (Connection* one = all_; one != nullptr; one = one->next) {
     Connection& each = *one;
-    if (each.socket.is_open() && !each.is_lingering && !each.is_broken) look_at(each);
+    if (each.socket.is_open() && !each.is_lingering() && !each.is_broken) look_at(each);
   }
   if (open_count_ > 0) arm_look_timer();
 }
@@ -220,7 +212,7 @@ void StreamServer::look_at(Connection& connection) noexcept {
 // Whether the first `bytes` of the client, in the input of its session, are the layer's.
 bool StreamServer::try_start_layer(Connection& connection, uint64_t bytes) noexcept {
   const StreamSession::Input input = connection.session->input();
-  if (input.piece_count == 0 || connection.is_lingering) return false;
+  if (input.piece_count == 0 || connection.is_lingering()) return false;
   const auto* first = static_cast<const std::byte*>(input.pieces[0].iov_base);
   BP_DCHECK(bytes <= input.pieces[0].iov_len);
   if (!options_.layers->is_begun_by(*first)) return false;
@@ -250,7 +242,7 @@ void StreamServer::start_layer(Connection& connection) noexcept {
 
 // Bytes have come for which the session has no use.
 void StreamServer::drop(Connection& connection, uint64_t bytes) noexcept {
-  if (connection.session->layer().is_wanted() && !connection.is_lingering) {
+  if (connection.session->layer().is_wanted() && !connection.is_lingering()) {
     connection.early_bytes = bytes;
   } else {
     connection.linger_bytes_left -= std::min(connection.linger_bytes_left, bytes);
@@ -274,7 +266,7 @@ void StreamServer::received(Connection& connection, int64_t result) noexcept {
     return advance(connection);
   }
   options_.counters->received_bytes.add(bytes);
-  if (connection.session->is_over() || connection.is_lingering) {
+  if (connection.session->is_over() || connection.is_lingering()) {
     drop(connection, bytes);
   } else if (bytes > 0) {
     connection.session->received(bytes, options_.loop->now_ns());
@@ -347,14 +339,14 @@ bool StreamServer::may_linger(const Connection& connection) const noexcept {
   if (connection.is_broken && !connection.has_failed_layer) return false;
   if (connection.socket.is_layered()) return true;
   if (connection.has_peer_ended) return false;
-  if (connection.is_lingering) return connection.linger_bytes_left > 0;
+  if (connection.is_lingering()) return connection.linger_bytes_left > 0;
   return connection.session->is_over() ||
          (is_draining_ && has_unacknowledged(connection.socket.fd()));
 }
 
 void StreamServer::linger(Connection& connection) noexcept {
   LayeredSocket& socket = connection.socket;
-  if (!connection.is_lingering) begin_lingering(connection);
+  if (!connection.is_lingering()) begin_lingering(connection);
   if (socket.is_layered()) return end_layer(connection);
   if (socket.is_receiving()) return;
   if (connection.is_broken) connection.session->leave();
@@ -365,14 +357,8 @@ void StreamServer::linger(Connection& connection) noexcept {
 void StreamServer::begin_lingering(Connection& connection) noexcept {
   BP_KEEPS_VALID(*this);
   if (!connection.socket.is_layered()) ::shutdown(connection.socket.fd(), SHUT_WR);
-  connection.is_lingering = true;
   connection.linger_bytes_left = kLingerBytes;
-  connection.linger_end_ns = options_.loop->now_ns() + kLingerNs;
-  connection.next_lingering = nullptr;
-  connection.previous_lingering = last_lingering_;
-  (last_lingering_ == nullptr ? first_lingering_ : last_lingering_->next_lingering) = &connection;
-  last_lingering_ = &connection;
-  arm_linger_timer();
+  lingering_.begin(connection);
 }
 
 // The layer has to tell the peer the end; then the connection goes on without it.
@@ -386,39 +372,10 @@ void StreamServer::end_layer(Connection& connection) noexcept {
   advance(connection);
 }
 
-void StreamServer::end_lingering(Connection& connection) noexcept {
-  BP_DCHECK(connection.is_lingering);
-  connection.is_lingering = false;
-  Connection* const next = connection.next_lingering;
-  Connection* const previous = connection.previous_lingering;
-  (previous == nullptr ? first_lingering_ : previous->next_lingering) = next;
-  (next == nullptr ? last_lingering_ : next->previous_lingering) = previous;
-  arm_linger_timer();
-}
-
-void StreamServer::arm_linger_timer() noexcept {
-  TimerQueue& timers = options_.loop->own_timers();
-  if (first_lingering_ == nullptr) return timers.cancel(linger_timer_);
-  timers.arm(linger_timer_, first_lingering_->linger_end_ns);
-}
-
-void StreamServer::end_late() noexcept {
-  BP_DCHECK(is_own_thread());
-  const uint64_t now_ns = options_.loop->now_ns();
-  while (first_lingering_ != nullptr && first_lingering_->linger_end_ns <= now_ns) {
-    Connection& late = *first_lingering_;
-    end_lingering(late);
-    late.is_broken = true;
-    late.has_failed_layer = false;
-    advance(late);
-  }
-  arm_linger_timer();
-}
-
 void StreamServer::close(Connection& connection) noexcept {
   BP_KEEPS_VALID(*this);
   BP_ASSERT(open_count_ > 0);
-  if (connection.is_lingering) end_lingering(connection);
+  lingering_.end(connection);
   connection.socket.close();
   connection.session->reset();
   options_.counters->connections_open.set(--open_count_);
@@ -444,7 +401,7 @@ void StreamServer::drain() noexcept {
   }
   for (Connection* one = all_; one != nullptr; one = one->next) {
     Connection& each = *one;
-    if (!each.socket.is_open() || each.is_lingering) continue;
+    if (!each.socket.is_open() || each.is_lingering()) continue;
     // Bytes that arrived before are answered.
     if (each.socket.is_receiving()) {
       each.socket.end_receive();
@@ -484,7 +441,6 @@ void StreamServer::end() noexcept {
     BP_DCHECK(each->session->is_waiting());
     if (socket.say_end()) socket.close();
   }
-  options_.loop->own_timers().cancel(linger_timer_);
   options_.loop->own_timers().cancel(look_timer_);
   refused_.end();
 }

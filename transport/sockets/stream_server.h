@@ -50,6 +50,7 @@
 #include "platform/log_limit.h"
 #include "platform/units.h"
 #include "transport/loop/event_loop.h"
+#include "transport/loop/time_limit.h"
 #include "transport/sockets/answer_watch.h"
 #include "transport/sockets/layered_socket_datapath.h"
 #include "transport/sockets/refused_clients.h"
@@ -131,7 +132,13 @@ class StreamServer {
                "a server is created twice, or without loop, sockets or counters: "
                "StreamServer::create");
     options_ = options;
-    options.loop->own_timers().reserve_more(2);
+    options.loop->own_timers().reserve_more(1);
+    lingering_.create(
+        *options.loop, kLingerNs,
+        [](void* self, Limited& late) noexcept {
+          static_cast<StreamServer*>(self)->break_off(static_cast<Connection&>(late));
+        },
+        this);
     watch_.create(*options.loop, options.answer_ns_max, options.counters->answers_waiting,
                   options.counters->answers_late);
     if (options.refusals.are_any()) refused_.create(*options.sockets);
@@ -178,10 +185,9 @@ class StreamServer {
   void request_drain() noexcept { options_.loop->submit(drain_call_); }
   // Invariants, looked at before and after each change, on the shard: 1. A connection is free, with
   // no descriptor and nothing in flight, or open, with one. 2. The free ones are in a list; the
-  // others are open_count_. 3. It is drained only when it drains and no connection is open. 4.
-  // Lingering connections are in another list, in the order in which they end; while it has any,
-  // the timer is armed. 5. Successors wait in connections that are broken off; there are
-  // successor_count_ of them.
+  // others are open_count_. 3. It is drained only when it drains and no connection is open. 4. A
+  // connection that lingers is open, and their limit is valid (time_limit.h). 5. Successors wait in
+  // connections that are broken off; there are successor_count_ of them.
   bool is_valid() const noexcept;
   // Whether no connection is left after request_drain(). Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
@@ -197,8 +203,10 @@ class StreamServer {
     LayerUse layer_use = LayerUse::kNone;
     uint64_t since_ns = 0;
   };
-  struct Connection {
+  // The time for which it lingers is limited.
+  struct Connection : Limited {
     explicit Connection(StreamServer& its_server) noexcept;
+    bool is_lingering() const noexcept { return is_limited(); }
 
     StreamServer& server;
     StreamSession* session = nullptr;
@@ -209,12 +217,8 @@ class StreamServer {
     bool is_broken = false;         // sends nothing any more, either
     bool has_failed_layer = false;  // is_broken by its layer alone: the peer hears why
     bool has_peer_ended = false;    // the peer sends nothing any more
-    bool is_lingering = false;
-    uint64_t linger_end_ns = 0;
     uint64_t linger_bytes_left = 0;
     iovec dropped = {};
-    Connection* next_lingering = nullptr;
-    Connection* previous_lingering = nullptr;
     Connection* next_free = nullptr;
     Connection* next = nullptr;  // of all
     SessionPatience patience;
@@ -262,9 +266,6 @@ class StreamServer {
   void linger(Connection& connection) noexcept;
   void begin_lingering(Connection& connection) noexcept;
   void end_layer(Connection& connection) noexcept;
-  void end_lingering(Connection& connection) noexcept;
-  void arm_linger_timer() noexcept;
-  void end_late() noexcept;
   void close(Connection& connection) noexcept;
   void drain() noexcept;
 
@@ -280,11 +281,7 @@ class StreamServer {
       .context = this};
   LogLimit log_limit_{10};
   AnswerWatch watch_;
-  Connection* first_lingering_ = nullptr;
-  Connection* last_lingering_ = nullptr;
-  Timer linger_timer_ = {
-      .expired = [](void* self) noexcept { static_cast<StreamServer*>(self)->end_late(); },
-      .context = this};
+  TimeLimit lingering_;
   Timer look_timer_ = {
       .expired = [](void* self) noexcept { static_cast<StreamServer*>(self)->look(); },
       .context = this};

@@ -76,6 +76,18 @@ class RefusingBodies : public ServerBodies {
     end();
   }
 
+  // The clock of the timers runs ahead.
+  void one_that_stays_is_closed() {
+    refuses_all = true;
+    serve();
+    const Client client = plain_client();
+    STRCMP_EQUAL("not you\n", hear(client, 8).c_str());
+    const int open_count = count_fds();
+    loop->own_timers().expire(monotonic_ns() + 2 * RefusedClients::kLingerNs);
+    CHECK(run([&] { return count_fds() < open_count; }));
+    end();
+  }
+
   void ends_with_refused_ones() {
     refuses_all = true;
     serve();
@@ -91,4 +103,5 @@ BP_GROUPS_OF_BOTH_BACKENDS(RefusedClients, RefusingBodies);
 BP_BOTH_BACKENDS(RefusedClients, OneTooManyIsTold, one_too_many_is_told())
 BP_BOTH_BACKENDS(RefusedClients, OneThatMayNotAskIsToldAndHasNoConnection,
                  one_that_may_not_ask_is_told())
+BP_BOTH_BACKENDS(RefusedClients, OneThatStaysIsClosed, one_that_stays_is_closed())
 BP_BOTH_BACKENDS(RefusedClients, TheEndClosesThem, ends_with_refused_ones())
