@@ -25,6 +25,7 @@ CLASSES = {
     "JsonText": "apps/counters/json_text.h",
     "StreamServer": "transport/sockets/stream_server.h",
     "StreamSession": "transport/sockets/stream_session_datapath.h",
+    "StreamInput": "transport/sockets/stream_input_datapath.h",
     "LaterAnswer": "transport/sockets/later_answers_datapath.h",
     "StreamSockets": "transport/sockets/stream_sockets.h",
     "DatagramSocket": "transport/sockets/datagram_socket.h",

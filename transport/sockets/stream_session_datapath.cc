@@ -1,26 +1,14 @@
 #include "transport/sockets/stream_session_datapath.h"
 
-#include <algorithm>
 #include <charconv>
-#include <cstring>
 
 #include "platform/assert.h"
 
 namespace bedplate {
 
-uint64_t StreamFill::copy(const char* from, uint64_t bytes) noexcept {
-  const uint64_t copied = std::min(bytes, left_bytes_);
-  std::memcpy(end_ - left_bytes_, from, copied);
-  left_bytes_ -= copied;
-  return copied;
-}
-
 bool StreamSession::is_valid() const noexcept {
-  if (begin_ > end_ || end_ > input_.size()) return false;
-  const bool is_filling = fill_.left_bytes() > 0;
-  if (is_filling && (begin_ != end_ || skip_bytes_ > 0)) return false;
-  if (layer_.is_wanted() && (!is_over_ || begin_ != end_ || is_filling)) return false;
-  return fill_.is_valid() && replies_.is_valid() && later_.is_valid() && layer_.is_valid();
+  if (layer_.is_wanted() && (!is_over_ || has_begun())) return false;
+  return StreamInput::is_valid() && replies_.is_valid() && later_.is_valid() && layer_.is_valid();
 }
 
 void StreamSession::leave() noexcept {
@@ -41,13 +29,11 @@ void StreamSession::reset() noexcept {
     if (each->has_loan()) released(each->loan_);
     later_.pop();
   }
-  is_over_ = has_left_ = is_arrived_kept_ = false;
+  is_over_ = has_left_ = false;
   foreign_ = nullptr;
   layer_.forget();
-  fill_.forget();
-  skip_bytes_ = wanted_bytes_ = 0;
+  forget_arrived();
   received_ns_ = 0;
-  begin_ = end_ = 0;
   is_starved_ = true;
   BP_DCHECK_SLOW(is_valid());
 }
@@ -56,30 +42,12 @@ void StreamSession::reset() noexcept {
 
 StreamSession::Input StreamSession::input() noexcept {
   BP_KEEPS_VALID(*this);
-  if (is_over_) return {input_pieces_, 0, 0};
-  uint32_t count = 0;
-  const iovec fill = fill_.next_input();
-  if (fill.iov_len > 0) input_pieces_[count++] = fill;
-  // Moves the rest to the front if it is empty, or ends in the second half of the buffer.
-  if (begin_ > 0 && !is_arrived_kept_ && (begin_ == end_ || end_ > input_.size() / 2)) {
-    std::memmove(input_.data(), input_.data() + begin_, end_ - begin_);
-    end_ -= begin_;
-    begin_ = 0;
-  }
-  if (end_ < input_.size()) input_pieces_[count++] = {input_.data() + end_, input_.size() - end_};
-  return {input_pieces_, count, std::max<uint64_t>(fill.iov_len, 1)};
+  return is_over_ ? Input() : next_pieces();
 }
 
 void StreamSession::received(uint64_t bytes, uint64_t now_ns) noexcept {
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(bytes > 0 && bytes <= fill_.left_bytes() + (input_.size() - end_));
-  if (fill_.left_bytes() > 0) {
-    bytes -= fill_.arrived(bytes);
-    const uint64_t copied = fill_.copy(input_.data() + end_, bytes);
-    begin_ = end_ += static_cast<uint32_t>(copied);
-    bytes -= copied;
-  }
-  end_ += static_cast<uint32_t>(bytes);
+  add_arrived(bytes);
   // Requests that wait behind a send keep the time of their arrival.
   if (is_starved_) received_ns_ = now_ns;
   run(now_ns);
@@ -96,35 +64,20 @@ void StreamSession::run(uint64_t now_ns) noexcept {
   is_starved_ = false;
   while (!is_over_ && !is_starved_ && !later_.is_session_waiting() && !replies_.is_sending() &&
          replies_.has_room() && later_.may_step()) {
-    if (skip_bytes_ > 0) {
-      const uint64_t skipped = std::min<uint64_t>(skip_bytes_, end_ - begin_);
-      skip_bytes_ -= skipped;
-      take(skipped);
-      is_starved_ = skip_bytes_ > 0;
-    } else {
-      is_starved_ = fill_.left_bytes() > 0 || end_ - begin_ < wanted_bytes_;
-      if (is_starved_) break;
-      wanted_bytes_ = 0;
-      if (BP_UNLIKELY(has_later)) later_.begin_step(received_ns_);
-      const StreamStep outcome = work(now_ns);
-      is_starved_ = outcome == StreamStep::kStarved;
-      steps_ += is_starved_ ? 0 : 1;
-      if (BP_UNLIKELY(outcome == StreamStep::kWaits)) later_.begin_session_wait();
-      if (BP_UNLIKELY(has_later)) {
-        later_.end_step();
-        later_.send_finished(replies_, now_ns);
-      }
-      BP_DCHECK_SLOW(is_valid());
+    is_starved_ = !may_step();
+    if (is_starved_) break;
+    if (BP_UNLIKELY(has_later)) later_.begin_step(received_ns_);
+    const StreamStep outcome = work(now_ns);
+    is_starved_ = outcome == StreamStep::kStarved;
+    steps_ += is_starved_ ? 0 : 1;
+    if (BP_UNLIKELY(outcome == StreamStep::kWaits)) later_.begin_session_wait();
+    if (BP_UNLIKELY(has_later)) {
+      later_.end_step();
+      later_.send_finished(replies_, now_ns);
     }
+    BP_DCHECK_SLOW(is_valid());
   }
   is_running_ = false;
-}
-
-void StreamSession::fill(char* memory, uint64_t bytes) noexcept {
-  BP_DREQUIRE(memory != nullptr && fill_.left_bytes() == 0 && skip_bytes_ == 0,
-              "a step skips or fills twice, or fills nothing: StreamSession::skip, fill");
-  fill_.begin(memory, bytes);
-  take(fill_.copy(input_.data() + begin_, end_ - begin_));
 }
 
 // ---- the layer ----------------------------------------------------------------------------------
@@ -135,16 +88,16 @@ void StreamSession::start_layer() noexcept {
   BP_REQUIRE(is_running_ && layer_.may_start(),
              "a session starts a layer that it does not have, twice, or outside of work(): "
              "StreamSession::start_layer");
-  BP_DREQUIRE(fill_.left_bytes() == 0 && skip_bytes_ == 0,
+  BP_DREQUIRE(!is_moving(),
               "a step skips or fills, and starts a layer: StreamSession::start_layer");
-  if (begin_ != end_) return end_foreign(kBehindLayerRequest);
+  if (!arrived().empty()) return end_foreign(kBehindLayerRequest);
   layer_.want();
   end();
 }
 
 std::span<const std::byte> StreamSession::begin_layer(uint64_t early_bytes) noexcept {
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(!is_waiting() && early_bytes <= input_.size() - end_);
+  BP_ASSERT(!is_waiting());
   layer_.begin();
   if (early_bytes > kLayerEarlyBytesMax) {
     end_foreign(kBehindLayerRequest);
@@ -152,7 +105,7 @@ std::span<const std::byte> StreamSession::begin_layer(uint64_t early_bytes) noex
   }
   is_over_ = false;
   is_starved_ = true;
-  return std::as_bytes(std::span<const char>(input_.subspan(end_, early_bytes)));
+  return std::as_bytes(just_added(early_bytes));
 }
 
 // ---- replies ------------------------------------------------------------------------------------

@@ -28,7 +28,6 @@
 // allocated. Threads: one.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -42,6 +41,7 @@
 #include "transport/sockets/answer_watch.h"
 #include "transport/sockets/layer_use.h"
 #include "transport/sockets/later_answers_datapath.h"
+#include "transport/sockets/stream_input_datapath.h"
 #include "transport/sockets/stream_peer.h"
 #include "transport/sockets/stream_replies_datapath.h"
 
@@ -57,42 +57,7 @@ constexpr StreamStep taken_if(bool is_taken) noexcept {
   return is_taken ? StreamStep::kTaken : StreamStep::kStarved;
 }
 
-// The memory that StreamSession::fill() fills. Some of its bytes are copied from the input buffer,
-// the others arrive in place.
-class StreamFill {
- public:
-  uint64_t left_bytes() const noexcept { return left_bytes_; }
-  // Begins with `memory`, which is empty.
-  void begin(char* memory, uint64_t bytes) noexcept {
-    end_ = memory + bytes;
-    left_bytes_ = bytes;
-  }
-  void forget() noexcept { left_bytes_ = 0; }
-
-  // The rest of the memory, which the next input receives into first; perhaps it is empty.
-  iovec next_input() noexcept {
-    input_bytes_ = left_bytes_;
-    return {end_ - left_bytes_, left_bytes_};
-  }
-  // `bytes` have arrived in the input. Returns how many of them are in place. It may have begun
-  // after the input: then the first ones are in the buffer, though they are its own.
-  uint64_t arrived(uint64_t bytes) noexcept {
-    const uint64_t in_place = std::min(bytes, input_bytes_);
-    left_bytes_ -= in_place;
-    return in_place;
-  }
-  // Copies as many of the next `bytes`, at `from`, as it needs. Returns their number.
-  uint64_t copy(const char* from, uint64_t bytes) noexcept;
-
-  bool is_valid() const noexcept { return left_bytes_ == 0 || end_ != nullptr; }
-
- private:
-  char* end_ = nullptr;
-  uint64_t left_bytes_ = 0;
-  uint64_t input_bytes_ = 0;  // how many bytes of the last input are for this memory
-};
-
-class StreamSession {
+class StreamSession : protected StreamInput {
  public:
   // Limits of one call of work(): bytes by say(), and loans by lend().
   static constexpr uint32_t kStepTextBytes = StreamReplies::kStepTextBytes;
@@ -105,10 +70,10 @@ class StreamSession {
   // has at least 2 * kStepTextBytes.
   StreamSession(std::span<char> input, std::span<char> output, std::span<LaterAnswer> later = {},
                 AnswerOrder order = AnswerOrder::kOfRequests) noexcept
-      : input_(input), replies_(output), later_(later, order) {}
-  // The stations of the records of Owner::trace. All requests that one send answers pass
-  // them together. `sent`: the socket needs no more of these bytes: it has sent them all, or the
-  // peer has gone.
+      : StreamInput(input), replies_(output), later_(later, order) {}
+  // The stations of the records of Owner::trace. All requests that one send answers pass them
+  // together. `sent`: the socket needs no more of these bytes: it has sent them all, or the peer
+  // has gone.
   static constexpr const char* kTraceStations = "received|answered|sent";
 
   // ---- For the owner of the socket (StreamServer) ----
@@ -118,8 +83,8 @@ class StreamSession {
     // more, or close. Not from within the calls below.
     void (*changed)(void* context) = nullptr;
     void* context = nullptr;
-    // Sees the waiting answers of all sessions that share it, and a session that waits as one answer
-    // more; nullptr: nobody watches them.
+    // Sees the waiting answers of all sessions that share it, and a session that waits as one
+    // answer more; nullptr: nobody watches them.
     AnswerWatch* watch = nullptr;
     const StreamPeer* peer = nullptr;  // stands for each peer in turn; nullptr: nobody asks for it
     // Gets, for each send, a record for each histogram of answered() requests in it. The record's
@@ -145,11 +110,7 @@ class StreamSession {
   // The memory for the next bytes, and how many of them make received() worth a call. No pieces:
   // nothing can be received now. Valid until received() is called. A receive completes with
   // `min_bytes`.
-  struct Input {
-    iovec* pieces;
-    uint32_t piece_count;
-    uint64_t min_bytes;
-  };
+  using Input = StreamInput::Input;
   Input input() noexcept;
   // Tells that `bytes`, over 0, have arrived in the pieces of input(), in order, and works on them.
   void received(uint64_t bytes, uint64_t now_ns) noexcept;
@@ -170,9 +131,7 @@ class StreamSession {
     bool has_begun = false;    // a part of a request has come, and the rest has not
     uint64_t received_ns = 0;  // when the last bytes came; 0: none did
   };
-  Progress progress() const noexcept {
-    return {steps_, fill_.left_bytes() > 0 || skip_bytes_ > 0 || begin_ != end_, received_ns_};
-  }
+  Progress progress() const noexcept { return {steps_, has_begun(), received_ns_}; }
   // The request that has begun was not complete in time. The protocol says so if it can, as in
   // work(), and either ends the session or drops what has arrived. Requires: progress().has_begun;
   // the session does not wait, and no replies are being sent.
@@ -193,9 +152,9 @@ class StreamSession {
   // closes at once. nullptr: none.
   const char* foreign() const noexcept { return foreign_; }
 
-  // Invariants, looked at before and after each of the above, and after each step: 1. Arrived bytes
-  // lie within the input. 2. While fill() waits for bytes, the input buffer is empty. 3. Replies
-  // and later answers are valid. 4. A session that wants its layer is over, and has no input.
+  // Invariants, looked at before and after each of the above, and after each step: 1. Input,
+  // replies and later answers are valid. 2. A session that wants its layer is over, and has no
+  // input.
   bool is_valid() const noexcept;
 
  protected:
@@ -228,7 +187,7 @@ class StreamSession {
   // The present peer; nullptr: the owner of the socket tells nothing of it.
   const StreamPeer* peer() const noexcept { return owner_.peer; }
 
-  // ---- For the protocol to call, from work() alone ----
+  // ---- For the protocol to call, from work() alone; and all of StreamInput ----
 
   // Makes the answer of this step one that comes later, behind what the step has said so far. The
   // protocol fills it and calls its finish(), once. Requires: once in a step, and then neither
@@ -237,44 +196,6 @@ class StreamSession {
     BP_REQUIRE(is_running_ && !has_left_,
                "a later answer is asked for outside of work(): StreamSession::later");
     return later_.defer(received_ns_);
-  }
-
-  // The bytes that have arrived and were not taken. They move between steps, so a pointer into them
-  // is good in this step only.
-  std::string_view arrived() const noexcept { return {input_.data() + begin_, end_ - begin_}; }
-  // The first line of arrived(), with its '\n'; empty: it is not complete yet.
-  std::string_view arrived_line() const noexcept {
-    return arrived().substr(0, arrived().find('\n') + 1);
-  }
-  // With `is_kept`, the bytes of arrived() also stay in place between steps, so pointers to bytes
-  // that are not taken stay good. Less can arrive meanwhile.
-  void keep_arrived(bool is_kept) noexcept { is_arrived_kept_ = is_kept; }
-  // Nothing more can arrive until the protocol takes some bytes.
-  bool is_input_full() const noexcept { return end_ - begin_ == input_.size(); }
-  // Takes `bytes` from the front. Requires: they have arrived.
-  void take(uint64_t bytes) noexcept {
-    BP_DREQUIRE(bytes <= end_ - begin_,
-                "a step takes more bytes than have arrived: StreamSession::take");
-    begin_ += static_cast<uint32_t>(bytes);
-  }
-  // Drops `bytes` before the next step, also bytes that have yet to arrive. Requires: neither
-  // skip() nor fill() was called before in this step.
-  void skip(uint64_t bytes) noexcept {
-    BP_DREQUIRE(fill_.left_bytes() == 0 && skip_bytes_ == 0,
-                "a step skips or fills twice: StreamSession::skip, fill");
-    skip_bytes_ = bytes;
-  }
-  // Puts the next `bytes` into `memory`; the next step comes when all of them are there. Copies
-  // those that have arrived; the socket receives the others straight into `memory`. Ownership:
-  // `memory` stays until the next step, or left(). Requires: neither fill() nor skip() was called
-  // before in this step.
-  void fill(char* memory, uint64_t bytes) noexcept;
-  // Skips further steps until `arrived_bytes` have arrived. Only before work() returns false.
-  // Requires: more than have arrived, at most the size of the input buffer.
-  void want(uint64_t arrived_bytes) noexcept {
-    BP_DREQUIRE(arrived_bytes > end_ - begin_ && arrived_bytes <= input_.size(),
-                "a step wants bytes that are there, or more than fit: StreamSession::want");
-    wanted_bytes_ = arrived_bytes;
   }
 
   // Appends a copy of `text` to the replies. Requires: at most kStepTextBytes in a step.
@@ -320,7 +241,6 @@ class StreamSession {
 
   void run(uint64_t now_ns) noexcept;
 
-  const std::span<char> input_;
   StreamReplies replies_;
   LaterAnswers later_;
   Owner owner_;
@@ -330,15 +250,8 @@ class StreamSession {
   bool is_running_ = false;  // within run() or left(), whose caller does what `changed` would
   bool is_over_ = false;
   bool has_left_ = false;
-  bool is_arrived_kept_ = false;
   SessionLayer layer_;
   const char* foreign_ = nullptr;
-  StreamFill fill_;
-  uint64_t skip_bytes_ = 0;
-  uint64_t wanted_bytes_ = 0;
-  uint32_t begin_ = 0;  // the filled part of the input buffer: from begin_ to end_
-  uint32_t end_ = 0;
-  iovec input_pieces_[2];
 };
 
 }  // namespace bedplate
