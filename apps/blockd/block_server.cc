@@ -218,16 +218,15 @@ bool BlockServer::is_valid() const noexcept {
                         [](const nbd::Connection& one) { return one.is_closed(); });
 }
 
-void BlockServer::add_listener(int fd, nbd::Tls tls, BlockLimit* limit) noexcept {
+void BlockServer::add_listener(int fd, BlockLimit* limit) noexcept {
   BP_ASSERT(listener_count_ < kListenerCountMax);
-  BP_ASSERT(tls == nbd::Tls::kNone || wiring_.tls != nullptr);
   Listener& listener = listeners_[listener_count_++];
   listener.socket.fd = fd;
   listener.socket.silence_ns_max = options_.client_timeout_ns;
   listener.socket.accepted = &BlockServer::accepted;
   listener.socket.context = &listener;
   listener.server = this;
-  listener.tls = tls;
+  if (wiring_.tls != nullptr) listener.tls = wiring_.tls->use_on(fd);
   listener.limit = limit;
 }
 

@@ -83,9 +83,10 @@ class BlockServer final : public PollSource {
                       const BlockServerOptions& options, const BlockServerWiring& wiring);
   PollSource& source_of(uint32_t shard) noexcept { return shards_[shard].service; }
 
-  // Accepts connections on `fd`, which stays the caller's. Called before start(). Requires: at most
-  // 8 listeners; `tls` is Tls::kNone if the wiring has no TLS. `limit`: of limits(); nullptr: none.
-  void add_listener(int fd, nbd::Tls tls = nbd::Tls::kNone, BlockLimit* limit = nullptr) noexcept;
+  // Accepts connections on `fd`, which stays the caller's. The wiring's layers say how its clients
+  // use TLS. Called before start(). Requires: at most 8 listeners. `limit`: of limits(); nullptr:
+  // none.
+  void add_listener(int fd, BlockLimit* limit = nullptr) noexcept;
 
   // Begins to listen. Threads: the connections' shard.
   void start() noexcept;
@@ -168,7 +169,7 @@ class BlockServer final : public PollSource {
   struct Listener {
     StreamListener socket;
     BlockServer* server = nullptr;
-    nbd::Tls tls = nbd::Tls::kNone;
+    LayerUse tls = LayerUse::kNone;
     BlockLimit* limit = nullptr;
   };
 

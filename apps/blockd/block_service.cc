@@ -77,12 +77,6 @@ const SocketAddress& address_of(const std::vector<SocketAddress>& addresses, siz
   return addresses[socket <= first ? socket : std::max(first, socket - std::min(socket, more))];
 }
 
-// The terms of the listening socket `fd`, with the layers of its connections.
-nbd::Tls tls_of(const StreamLayers* tls, int fd) {
-  if (tls == nullptr) return nbd::Tls::kNone;
-  return tls->use_on(fd) == LayerUse::kOffered ? nbd::Tls::kOffered : nbd::Tls::kRequired;
-}
-
 }  // namespace
 
 std::vector<uint32_t> BlockService::volume_shards(ServicePlan& plan) const {
@@ -332,7 +326,7 @@ Result<void> BlockService::create(ServiceContext& context) {
   for (size_t i = 0; i < listeners.size(); ++i) {
     const std::string address =
         address_of(addresses(context.configuration()), i, listeners.size()).text();
-    server_.add_listener(listeners[i].number(), tls_of(wiring.tls, listeners[i].number()),
+    server_.add_listener(listeners[i].number(),
                          server_.limits().find(LimitKind::kListener, address));
   }
   return {};

@@ -63,9 +63,9 @@ bool Connection::is_valid() const noexcept {
          (!socket_.is_open() && !socket_.is_sending() && !socket_.is_receiving() && taken == 0);
 }
 
-int Connection::open(int fd, Tls tls, BlockLimit* limit) noexcept {
+int Connection::open(int fd, LayerUse tls, BlockLimit* limit) noexcept {
   BP_ASSERT(is_closed() && is_own_thread());
-  BP_ASSERT(tls == Tls::kNone || socket_.has_layer());
+  BP_ASSERT(tls == LayerUse::kNone || socket_.has_layer());
   BP_DCHECK_SLOW(is_valid());
   if (const int outcome = socket_.open(fd); outcome != 0) return outcome;
   phase_ = Phase::kNegotiating;

@@ -77,10 +77,10 @@ class Connection : public Limited {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); `tls` is Tls::kNone
-  // if the connection has no TLS. `limit`: of its listener; nullptr: none. Returns 0; or an errno:
+  // Takes over the socket `fd` and begins the handshake. Requires: is_closed(); `tls` is kNone if
+  // the connection has no TLS. `limit`: of its listener; nullptr: none. Returns 0; or an errno:
   // then `fd` is still the caller's.
-  int open(int fd, Tls tls, BlockLimit* limit) noexcept;
+  int open(int fd, LayerUse tls, BlockLimit* limit) noexcept;
 
   // A request comes back from the volume's shard.
   void request_returned(BlockRequest& request) noexcept;

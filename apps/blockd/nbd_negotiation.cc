@@ -38,13 +38,13 @@ Negotiation::Negotiation(std::span<const ExportInfo> exports) noexcept : exports
 bool Negotiation::is_valid() const noexcept {
   if (!output_.is_valid() || (output_.is_empty() && is_listing_)) return false;
   if (is_listing_ && (state_ != State::kNegotiating || list_index_ > exports_.size())) return false;
-  if (is_secure_ && tls_ == Tls::kNone) return false;
+  if (is_secure_ && tls_ == LayerUse::kNone) return false;
   if ((reason_ != nullptr) != (state_ == State::kDisconnect)) return false;
   switch (state_) {
     case State::kNegotiating: return is_field_valid();
     case State::kTransmission:
-      return export_index_ < exports_.size() && (tls_ != Tls::kRequired || is_secure_);
-    case State::kStartTls: return tls_ != Tls::kNone && !is_secure_;
+      return export_index_ < exports_.size() && (tls_ != LayerUse::kRequired || is_secure_);
+    case State::kStartTls: return tls_ != LayerUse::kNone && !is_secure_;
     case State::kDisconnect: return true;
   }
   return false;
@@ -57,7 +57,7 @@ bool Negotiation::is_field_valid() const noexcept {
   return is_within ? field_.missing_bytes() <= option_left_bytes_ : option_left_bytes_ == 0;
 }
 
-void Negotiation::reset(Tls tls) noexcept {
+void Negotiation::reset(LayerUse tls) noexcept {
   state_ = State::kNegotiating;
   tls_ = tls;
   is_secure_ = false;
@@ -171,7 +171,8 @@ void Negotiation::finish_option_header() noexcept {
   refusal_ = OptionReplyType::kAck;
   // Never refused: ABORT's data is ignored, and EXPORT_NAME's answer has no error form.
   if (option_ == Option::kAbort) return answer_after_data();
-  const bool is_too_early = tls_ == Tls::kRequired && !is_secure_ && option_ != Option::kStartTls;
+  const bool is_too_early =
+      tls_ == LayerUse::kRequired && !is_secure_ && option_ != Option::kStartTls;
   if (is_too_early && option_ == Option::kExportName) {
     return disconnect("EXPORT_NAME came without TLS");
   }
@@ -199,7 +200,7 @@ void Negotiation::finish_option_header() noexcept {
       wants_context_ = false;
       return expect(Field::kNameLength, sizeof(Be32));
     case Option::kStartTls:
-      if (tls_ == Tls::kNone) {
+      if (tls_ == LayerUse::kNone) {
         return refuse(OptionReplyType::kErrUnsup, "TLS is not configured here");
       }
       if (is_secure_) return refuse(OptionReplyType::kErrInvalid, "TLS was already negotiated");

@@ -21,6 +21,7 @@
 #include "apps/blockd/nbd_handshake_output.h"
 #include "apps/blockd/nbd_wire.h"
 #include "platform/assert.h"
+#include "transport/sockets/layer_use.h"
 
 namespace bedplate::nbd {
 
@@ -29,10 +30,9 @@ namespace bedplate::nbd {
 inline constexpr uint32_t kOptionDataMaxBytes = 8 * kKiB;
 inline constexpr uint32_t kOptionSkipMaxBytes = 64 * kKiB;
 
-// TLS ("Encryption"). kRequired: before TLS the server carries out only STARTTLS and ABORT; it
-// refuses each other option, and EXPORT_NAME ends the connection.
-enum class Tls : uint8_t { kNone, kOffered, kRequired };
-
+// Its layer is TLS ("Encryption"). If that is required, the server carries out only STARTTLS and
+// ABORT before it; it refuses each other option, and EXPORT_NAME ends the connection.
+//
 // Use: send the pending output, then consume the bytes that arrive, until the state is not
 // kNegotiating. Then send the rest of the output, and continue as the state says. One round:
 //
@@ -42,8 +42,8 @@ enum class Tls : uint8_t { kNone, kOffered, kRequired };
 // Invariants, which is_valid() checks before and after each call: 1. While negotiating, the field
 // that is read lacks at least one byte, and none beyond the data of its option. 2. The output is
 // valid, and not empty while a LIST is in progress. 3. In kTransmission an export is chosen, and
-// TLS runs if it is required. 4. TLS starts at most once, and never with Tls::kNone. 5. kDisconnect
-// has a reason.
+// TLS runs if it is required. 4. TLS starts at most once, and never with LayerUse::kNone.
+// 5. kDisconnect has a reason.
 // Threads: one at a time.
 class Negotiation {
  public:
@@ -60,7 +60,7 @@ class Negotiation {
   Negotiation& operator=(const Negotiation&) = delete;
 
   // Begins anew, for the next connection: the greeting is pending.
-  void reset(Tls tls = Tls::kNone) noexcept;
+  void reset(LayerUse tls = LayerUse::kNone) noexcept;
   // From now on TLS protects the bytes. Forgets all options agreed before; the client's flags stay.
   // Requires: kStartTls, and nothing is pending.
   void tls_started() noexcept;
@@ -151,7 +151,7 @@ class Negotiation {
   std::span<const ExportInfo> exports_;
   State state_ = State::kNegotiating;
   Field reads_ = Field::kClientFlags;
-  Tls tls_ = Tls::kNone;
+  LayerUse tls_ = LayerUse::kNone;
   bool is_secure_ = false;
   bool no_zeroes_ = false;
   bool structured_replies_ = false;

@@ -157,7 +157,7 @@ class BlockServerRig {
     connections.loop.timers().reserve_more(BlockLimits::timer_count(options.limits));
     listen_unix();
     listen_tcp();
-    server.add_listener(unix_listener_.number(), nbd::Tls::kNone,
+    server.add_listener(unix_listener_.number(),
                         server.limits().find(LimitKind::kListener, "unix"));
     server.add_listener(tcp_listener_.number());
     if (variant.two_shards) volumes.run(nullptr);

@@ -40,7 +40,7 @@ TEST_GROUP(NbdTls) {
     }
     return all;
   }
-  void begin(Tls tls) {
+  void begin(LayerUse tls) {
     negotiation.reset(tls);
     pending();
     say(be(3, 4));
@@ -64,24 +64,24 @@ TEST_GROUP(NbdTls) {
 };
 
 TEST(NbdTls, IsRefusedWhereItIsNotConfigured) {
-  begin(Tls::kNone);
+  begin(LayerUse::kNone);
   CHECK(answer(kStartTls) == reply(5, kUnsup, ""));
   answer(kGo);
   CHECK(negotiation.state() == Negotiation::State::kTransmission);
 }
 
 TEST(NbdTls, MayBeHadOrNot) {
-  begin(Tls::kOffered);
+  begin(LayerUse::kOffered);
   answer(kGo);
   CHECK(negotiation.state() == Negotiation::State::kTransmission);
-  begin(Tls::kOffered);
+  begin(LayerUse::kOffered);
   start();
   answer(kGo);
   CHECK(negotiation.state() == Negotiation::State::kTransmission);
 }
 
 TEST(NbdTls, NothingElseIsAnsweredBeforeItWhereItIsRequired) {
-  begin(Tls::kRequired);
+  begin(LayerUse::kRequired);
   for (const uint32_t type : {3, 6, 7, 8, 9, 10, 11, 99}) {
     CHECK(answer(option(type, "")) == reply(type, kTlsReqd, ""));
     CHECK(answer(option(type, std::string(300, 'x'))) == reply(type, kTlsReqd, ""));
@@ -95,7 +95,7 @@ TEST(NbdTls, NothingElseIsAnsweredBeforeItWhereItIsRequired) {
 }
 
 TEST(NbdTls, ExportNameBeforeItEndsTheConnection) {
-  begin(Tls::kRequired);
+  begin(LayerUse::kRequired);
   say(option(1, ""));
   CHECK(negotiation.state() == Negotiation::State::kDisconnect);
   CHECK(pending().empty());
@@ -103,19 +103,19 @@ TEST(NbdTls, ExportNameBeforeItEndsTheConnection) {
 }
 
 TEST(NbdTls, AbortIsAnsweredBeforeIt) {
-  begin(Tls::kRequired);
+  begin(LayerUse::kRequired);
   CHECK(answer(option(2, "")) == reply(2, 1, ""));
   CHECK(negotiation.is_aborted());
 }
 
 TEST(NbdTls, TakesNoData) {
-  begin(Tls::kRequired);
+  begin(LayerUse::kRequired);
   CHECK(answer(option(5, "x")) == reply(5, kInvalid, ""));
   start();
 }
 
 TEST(NbdTls, IsHadOnce) {
-  begin(Tls::kOffered);
+  begin(LayerUse::kOffered);
   start();
   CHECK(answer(kStartTls) == reply(5, kInvalid, ""));
   answer(kGo);
@@ -124,7 +124,7 @@ TEST(NbdTls, IsHadOnce) {
 
 // An attacker on the network may have sent the options before TLS.
 TEST(NbdTls, WhatWasAgreedBeforeItIsForgotten) {
-  begin(Tls::kOffered);
+  begin(LayerUse::kOffered);
   CHECK(answer(option(8, "")) == reply(8, 1, ""));
   const std::string context = "base:allocation";
   const std::string query = be(0, 4) + be(1, 4) + be(context.size(), 4) + context;
@@ -138,7 +138,7 @@ TEST(NbdTls, WhatWasAgreedBeforeItIsForgotten) {
 }
 
 TEST(NbdTls, WhatComesBehindItIsNotTaken) {
-  begin(Tls::kOffered);
+  begin(LayerUse::kOffered);
   const std::string text = kStartTls + option(8, "");
   CHECK_EQUAL(kStartTls.size(), negotiation.consume(std::as_bytes(std::span(text))));
   pending();
