@@ -41,7 +41,7 @@ constexpr Stat cached(std::string_view name, bool is_reset) {
   return {name, [](const Source& from) { return (from.counters.cache.*kCounter).read(); },
           is_reset};
 }
-template <Counter StreamServerCounters::*kCounter>
+template <auto kCounter>
 constexpr Stat of_clients(std::string_view name, bool is_reset) {
   return {name, [](const Source& from) { return (from.counters.clients.*kCounter).read(); },
           is_reset};

@@ -57,64 +57,63 @@ bool StreamServer::is_valid() const noexcept {
     ++successors;
   }
   if (successors != successor_count_ || !lingering_.is_valid()) return false;
-  if (is_drained() && (!is_draining_ || open_count_ > 0)) return false;
-  return open == open_count_ && free_.has_just(connection_count_ - open, [&](const auto& one) {
-    return !one.socket.is_open() && &one.server == this;
-  });
+  if (!acceptor_.is_valid()) return false;
+  return open == acceptor_.open_count() &&
+         free_.has_just(connection_count_ - open, [&](const auto& one) {
+           return !one.socket.is_open() && &one.server == this;
+         });
+}
+
+void StreamServer::make_parts() noexcept {
+  EventLoop& loop = *options_.loop;
+  loop.own_timers().reserve_more(1);
+  lingering_.create(
+      loop, kLingerNs,
+      [](void* self, Limited& late) noexcept {
+        static_cast<StreamServer*>(self)->break_off(static_cast<Connection&>(late));
+      },
+      this);
+  watch_.create(loop, options_.answer_ns_max, options_.counters->answers_waiting,
+                options_.counters->answers_late);
+  acceptor_.create({.loop = options_.loop,
+                    .sockets = options_.sockets,
+                    .counters = options_.counters,
+                    .layers = options_.layers,
+                    .silence_ns_max = options_.silence_ns_max,
+                    .refusals = options_.refusals,
+                    .take =
+                        [](void* self, const AcceptedClient& client) noexcept {
+                          return static_cast<StreamServer*>(self)->take(client);
+                        },
+                    .drain = [](void* self) noexcept { static_cast<StreamServer*>(self)->drain(); },
+                    .context = this});
 }
 
 void StreamServer::add_listener(int fd) noexcept {
   BP_REQUIRE(options_.loop != nullptr && fd >= 0,
              "a listener is added before create(), or is closed: StreamServer::add_listener");
-  BP_REQUIRE(listener_count_ < kListenersMax,
-             "more than %u listeners are added: StreamServer::add_listener", kListenersMax);
-  Listener& listener = listeners_[listener_count_++];
-  listener.server = this;
-  if (options_.layers != nullptr) listener.layer_use = options_.layers->use_on(fd);
-  listener.socket.fd = fd;
-  listener.socket.silence_ns_max = options_.silence_ns_max;
-  listener.socket.context = &listener;
-  listener.socket.accepted = [](void* context, int accepted_fd) noexcept {
-    const auto& its = *static_cast<Listener*>(context);
-    its.server->accept(accepted_fd, its.layer_use);
-  };
+  acceptor_.add(fd);
 }
 
 void StreamServer::start() noexcept {
   BP_REQUIRE_THREAD(is_own_thread(), "StreamServer::start");
-  for (uint32_t i = 0; i < listener_count_; ++i) {
-    options_.sockets->start_listening(listeners_[i].socket);
-  }
+  acceptor_.start();
 }
 
-void StreamServer::accept(int fd, LayerUse layer_use) noexcept {
-  BP_ASSERT(is_own_thread() && fd >= 0);
+AcceptOutcome StreamServer::take(const AcceptedClient& client) noexcept {
   BP_KEEPS_VALID(*this);
-  if (const StreamRefusals& asked = options_.refusals; asked.refusal != nullptr) {
-    char room[kWordsBytesMax];
-    const std::string_view words = asked.refusal(asked.context, fd, std::span(room));
-    if (!words.empty()) return refused_.refuse(fd, words);
+  Connection* const connection = free_.first();
+  if (connection == nullptr) {
+    return try_replace(client) ? AcceptOutcome::kTaken : AcceptOutcome::kNoPlace;
   }
-  Connection* connection = is_draining_ ? nullptr : free_.first();
-  if (connection == nullptr && try_replace(fd, layer_use)) return;
-  if (connection == nullptr || connection->socket.open(fd) != 0) return refuse(fd);
+  if (connection->socket.open(client.fd) != 0) return AcceptOutcome::kTurnedAway;
   free_.pop();
-  begin(*connection, layer_use);
-}
-
-void StreamServer::refuse(int fd) noexcept {
-  options_.counters->connections_refused.add(1);
-  const StreamRefusals& asked = options_.refusals;
-  char room[kWordsBytesMax];
-  const bool has_words = !is_draining_ && asked.too_many != nullptr;
-  refused_.refuse(fd,
-                  has_words ? asked.too_many(asked.context, std::span(room)) : std::string_view());
+  begin(*connection, client.layer_use);
+  return AcceptOutcome::kTaken;
 }
 
 void StreamServer::begin(Connection& connection, LayerUse layer_use) noexcept {
-  options_.counters->connections_total.add(1);
-  options_.counters->connections_open.set(++open_count_);
-  options_.counters->connections_peak.raise(open_count_);
+  acceptor_.opened();
   connection.is_ending = connection.is_broken = connection.has_failed_layer = false;
   connection.has_peer_ended = false;
   connection.early_bytes = 0;
@@ -149,13 +148,13 @@ StreamServer::Connection* StreamServer::find_replaceable() const noexcept {
   return idle != nullptr && successor_count_ < kSuccessorsMax ? idle : awaited;
 }
 
-// Returns false if no connection may be replaced; `fd` is then still the caller's.
-bool StreamServer::try_replace(int fd, LayerUse layer_use) noexcept {
-  Connection* const place = options_.replaces_idle && !is_draining_ ? find_replaceable() : nullptr;
+// Returns false if no connection may be replaced; the descriptor is then still the caller's.
+bool StreamServer::try_replace(const AcceptedClient& client) noexcept {
+  Connection* const place = options_.replaces_idle ? find_replaceable() : nullptr;
   if (place == nullptr) return false;
   options_.counters->connections_replaced.add(1);
   const Successor before =
-      std::exchange(place->successor, {fd, layer_use, options_.loop->now_ns()});
+      std::exchange(place->successor, {client.fd, client.layer_use, options_.loop->now_ns()});
   if (before.fd >= 0) {
     ::close(before.fd);  // nothing was read from it, so it is idle, too
   } else {
@@ -191,7 +190,7 @@ void StreamServer::look() noexcept {
     Connection& each = *one;
     if (each.socket.is_open() && !each.is_lingering() && !each.is_broken) look_at(each);
   }
-  if (open_count_ > 0) arm_look_timer();
+  if (acceptor_.open_count() > 0) arm_look_timer();
 }
 
 void StreamServer::look_at(Connection& connection) noexcept {
@@ -223,7 +222,7 @@ bool StreamServer::try_start_layer(Connection& connection, uint64_t bytes) noexc
 
 bool StreamServer::may_start_layer(const Connection& connection) const noexcept {
   return connection.session->layer().is_wanted() && !connection.is_broken &&
-         !connection.has_peer_ended && !is_draining_;
+         !connection.has_peer_ended && !acceptor_.is_draining();
 }
 
 // Its session has ended in clear: it goes on within the layer, once all replies are sent and
@@ -259,7 +258,7 @@ void StreamServer::received(Connection& connection, int64_t result) noexcept {
   BP_DCHECK(is_own_thread() && connection.socket.is_open());
   if (result < 0 && result != -ECANCELED) failed(connection, result);  // cancelled: by us
   connection.has_peer_ended |= result == 0;
-  connection.is_ending |= result <= 0 || is_draining_;
+  connection.is_ending |= result <= 0 || acceptor_.is_draining();
   const auto bytes = static_cast<uint64_t>(std::max<int64_t>(result, 0));
   const bool may_begin_layer = std::exchange(connection.may_begin_layer, false);
   if (may_begin_layer && bytes > 0 && try_start_layer(connection, bytes)) {
@@ -341,7 +340,7 @@ bool StreamServer::may_linger(const Connection& connection) const noexcept {
   if (connection.has_peer_ended) return false;
   if (connection.is_lingering()) return connection.linger_bytes_left > 0;
   return connection.session->is_over() ||
-         (is_draining_ && has_unacknowledged(connection.socket.fd()));
+         (acceptor_.is_draining() && has_unacknowledged(connection.socket.fd()));
 }
 
 void StreamServer::linger(Connection& connection) noexcept {
@@ -374,31 +373,24 @@ void StreamServer::end_layer(Connection& connection) noexcept {
 
 void StreamServer::close(Connection& connection) noexcept {
   BP_KEEPS_VALID(*this);
-  BP_ASSERT(open_count_ > 0);
   lingering_.end(connection);
   connection.socket.close();
   connection.session->reset();
-  options_.counters->connections_open.set(--open_count_);
   const Successor next = std::exchange(connection.successor, {});
+  if (next.fd >= 0) --successor_count_;
+  acceptor_.closed();
   if (next.fd >= 0) {
-    --successor_count_;
-    if (!is_draining_ && connection.socket.open(next.fd) == 0) {
+    if (!acceptor_.is_draining() && connection.socket.open(next.fd) == 0) {
       return begin(connection, next.layer_use);
     }
-    refuse(next.fd);
+    acceptor_.refuse(next.fd, AcceptOutcome::kTurnedAway);
   }
   free_.push(connection);
-  if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
 }
 
+// The acceptor drains, and has stopped listening.
 void StreamServer::drain() noexcept {
-  BP_ASSERT(is_own_thread());
-  if (is_draining_) return;
   BP_KEEPS_VALID(*this);
-  is_draining_ = true;
-  for (uint32_t i = 0; i < listener_count_; ++i) {
-    options_.sockets->stop_listening(listeners_[i].socket);
-  }
   for (Connection* one = all_; one != nullptr; one = one->next) {
     Connection& each = *one;
     if (!each.socket.is_open() || each.is_lingering()) continue;
@@ -409,7 +401,6 @@ void StreamServer::drain() noexcept {
       each.is_ending = true;
     }
   }
-  if (open_count_ == 0) is_drained_.store(true, std::memory_order_release);
 }
 
 // Whether a connection closes as soon as its operations have ended.
@@ -425,7 +416,7 @@ bool StreamServer::has_closing() const noexcept {
 
 void StreamServer::end() noexcept {
   if (options_.loop == nullptr) return;
-  drain();
+  acceptor_.drain();
   for (Connection* one = all_; one != nullptr; one = one->next) {
     Connection& each = *one;
     if (each.socket.is_open()) break_off(each);
@@ -442,7 +433,7 @@ void StreamServer::end() noexcept {
     if (socket.say_end()) socket.close();
   }
   options_.loop->own_timers().cancel(look_timer_);
-  refused_.end();
+  acceptor_.end();
 }
 
 }  // namespace bedplate

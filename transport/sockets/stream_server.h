@@ -3,7 +3,7 @@
 // The service plans its needs as below, and derives its protocol from StreamSession. This class
 // does the rest: it accepts connections, up to the planned number, receives and sends as their
 // sessions say, closes them, and drains. It closes connections beyond that number at once, with
-// words of the protocol if the service has some (StreamRefusals), or lets them replace idle ones
+// words of the protocol if the service has some (stream_acceptor.h), or lets them replace idle ones
 // (`replaces_idle`). With limits (PatienceLimits) it closes connections that are idle or too slow.
 //
 //     plan.segment("echo", {{"connections:echo", StreamServer::bytes_for<Echo>(count)}}, ...);
@@ -37,12 +37,10 @@
 //     successor is accepted in its place
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
 #include <span>
-#include <string_view>
 
 #include "platform/assert.h"
 #include "platform/cache_line.h"
@@ -53,29 +51,14 @@
 #include "transport/loop/time_limit.h"
 #include "transport/sockets/answer_watch.h"
 #include "transport/sockets/layered_socket_datapath.h"
-#include "transport/sockets/refused_clients.h"
 #include "transport/sockets/session_patience.h"
+#include "transport/sockets/stream_acceptor.h"
 #include "transport/sockets/stream_layer.h"
 #include "transport/sockets/stream_server_counters.h"
 #include "transport/sockets/stream_session_datapath.h"
 #include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
-
-// Words for clients that are not served, in the service's own protocol, without a layer. Each
-// function returns words, which may lie in `room` (StreamServer::kWordsBytesMax); they are sent
-// before the connection is closed. Empty: nothing is sent. A service with words plans
-// RefusedClients::kCountMax connections more.
-struct StreamRefusals {
-  // Why the client of the connected socket `fd` is not served; empty: it is. The service counts
-  // those that it refuses. nullptr: all are served.
-  std::string_view (*refusal)(void* context, int fd, std::span<char> room) noexcept = nullptr;
-  // For a client beyond the planned connections, none of which is idle. nullptr: empty.
-  std::string_view (*too_many)(void* context, std::span<char> room) noexcept = nullptr;
-  void* context = nullptr;  // outlives the server
-
-  bool are_any() const noexcept { return refusal != nullptr || too_many != nullptr; }
-};
 
 struct StreamServerOptions {
   const char* name = "a service";  // in the log; static
@@ -100,11 +83,10 @@ struct StreamServerOptions {
 // is_drained(). Nothing is allocated after create(). Lifetime: as long as the loop runs.
 class StreamServer {
  public:
-  static constexpr uint32_t kListenersMax = 8;
+  static constexpr uint32_t kListenersMax = StreamAcceptor::kListenersMax;
   // How long a connection lingers, and how many bytes it drops meanwhile.
   static constexpr uint64_t kLingerNs = kNsPerSecond;
   static constexpr uint64_t kLingerBytes = 4 * kMiB;
-  static constexpr size_t kWordsBytesMax = 1024;  // StreamRefusals
   // The most clients that wait for the end of a connection that they replace; one more takes the
   // place of the one that has waited longest.
   static constexpr uint32_t kSuccessorsMax = 8;
@@ -132,16 +114,7 @@ class StreamServer {
                "a server is created twice, or without loop, sockets or counters: "
                "StreamServer::create");
     options_ = options;
-    options.loop->own_timers().reserve_more(1);
-    lingering_.create(
-        *options.loop, kLingerNs,
-        [](void* self, Limited& late) noexcept {
-          static_cast<StreamServer*>(self)->break_off(static_cast<Connection&>(late));
-        },
-        this);
-    watch_.create(*options.loop, options.answer_ns_max, options.counters->answers_waiting,
-                  options.counters->answers_late);
-    if (options.refusals.are_any()) refused_.create(*options.sockets);
+    make_parts();
     add<Session>(memory, arguments...);
   }
   // Makes further connections, in memory of its own: for memory that is not in one piece. Between
@@ -182,15 +155,15 @@ class StreamServer {
   // end of its linger if it lingers. It does not wait for the rest of a partial request,
   // but it does wait for answers that come later, and for a peer that does not read its replies.
   // Requires: create() was called. Threads: any.
-  void request_drain() noexcept { options_.loop->submit(drain_call_); }
+  void request_drain() noexcept { acceptor_.request_drain(); }
   // Invariants, looked at before and after each change, on the shard: 1. A connection is free, with
   // no descriptor and nothing in flight, or open, with one. 2. The free ones are in a list; the
-  // others are open_count_. 3. It is drained only when it drains and no connection is open. 4. A
-  // connection that lingers is open, and their limit is valid (time_limit.h). 5. Successors wait in
-  // connections that are broken off; there are successor_count_ of them.
+  // acceptor counts the others. 3. The acceptor is valid. 4. A connection that lingers is open, and
+  // their limit is valid (time_limit.h). 5. Successors wait in connections that are broken off;
+  // there are successor_count_ of them.
   bool is_valid() const noexcept;
   // Whether no connection is left after request_drain(). Threads: any.
-  bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
+  bool is_drained() const noexcept { return acceptor_.is_drained(); }
   // Closes all connections at once. A session that waits is left as it is: nothing wakes it any
   // more. The last call: after the loop has run, on the thread that made the sockets. Does nothing
   // if create() was not called.
@@ -235,18 +208,13 @@ class StreamServer {
         : Connection(its_server), own_session(arguments...) {}
     Session own_session;
   };
-  struct Listener {
-    StreamListener socket;
-    StreamServer* server = nullptr;
-    LayerUse layer_use = LayerUse::kNone;
-  };
 
   bool is_own_thread() const noexcept { return options_.loop->is_own_thread(); }
-  void accept(int fd, LayerUse layer_use) noexcept;
-  void refuse(int fd) noexcept;
+  void make_parts() noexcept;
+  AcceptOutcome take(const AcceptedClient& client) noexcept;
   void begin(Connection& connection, LayerUse layer_use) noexcept;
   Connection* find_replaceable() const noexcept;
-  bool try_replace(int fd, LayerUse layer_use) noexcept;
+  bool try_replace(const AcceptedClient& client) noexcept;
   void break_off(Connection& connection) noexcept;
   void look() noexcept;
   void look_at(Connection& connection) noexcept;
@@ -273,23 +241,15 @@ class StreamServer {
   Connection* all_ = nullptr;  // a list
   uint64_t connection_count_ = 0;
   FreeList<&Connection::next_free> free_;
-  uint32_t open_count_ = 0;
-  Listener listeners_[kListenersMax];
-  uint32_t listener_count_ = 0;
-  LoopCall drain_call_ = {
-      .function = [](void* self) noexcept { static_cast<StreamServer*>(self)->drain(); },
-      .context = this};
+  StreamAcceptor acceptor_;
   LogLimit log_limit_{10};
   AnswerWatch watch_;
   TimeLimit lingering_;
   Timer look_timer_ = {
       .expired = [](void* self) noexcept { static_cast<StreamServer*>(self)->look(); },
       .context = this};
-  RefusedClients refused_;
   uint32_t successor_count_ = 0;
   char dropped_[16 * kKiB];  // shared by all lingering connections; nobody reads it
-  bool is_draining_ = false;
-  std::atomic<bool> is_drained_{false};
 };
 
 }  // namespace bedplate

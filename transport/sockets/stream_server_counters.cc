@@ -4,7 +4,8 @@
 
 namespace bedplate {
 
-void describe(CounterTable& table, const StreamServerCounters& counters, const char* key) {
+void describe_acceptor(CounterTable& table, const AcceptorCounters& counters, const char* key,
+                       const char* refused) {
   table
       .gauge("connections_open", counters.connections_open, "connections",
              "Clients that are connected.")
@@ -14,13 +15,18 @@ void describe(CounterTable& table, const StreamServerCounters& counters, const c
   if (key != nullptr) peak.peak_of(key, "Further connections are closed at once.");
   table.counter("connections_total", counters.connections_total, "connections",
                 "Clients that have connected.");
-  CounterDescription& refused = table.counter(
-      "connections_refused", counters.connections_refused, "connections",
-      "Connections closed at once: all planned ones were open, or the service drains.");
-  if (key != nullptr) refused.refusals_of(key);
-  refused.alert_as_it_grows(
+  CounterDescription& refusals =
+      table.counter("connections_refused", counters.connections_refused, "connections", refused);
+  if (key != nullptr) refusals.refusals_of(key);
+  refusals.alert_as_it_grows(
       "{connections_refused} clients were refused so far, because too many are connected: end "
       "some, or plan for more (max_connections)");
+}
+
+void describe(CounterTable& table, const StreamServerCounters& counters, const char* key) {
+  describe_acceptor(
+      table, counters, key,
+      "Connections closed at once: all planned ones were open, or the service drains.");
   CounterDescription& replaced =
       table.counter("connections_replaced", counters.connections_replaced, "connections",
                     "Idle connections closed because a new client came, and all were taken.");
