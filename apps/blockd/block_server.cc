@@ -5,8 +5,6 @@
 #include <memory>
 #include <new>
 
-#include <unistd.h>
-
 #include "platform/assert.h"
 
 namespace bedplate {
@@ -175,6 +173,23 @@ void BlockServer::make_connections() noexcept {
   }
 }
 
+// The terms of a listener are its limit.
+void BlockServer::make_acceptor() noexcept {
+  nbd::ConnectionCounters& counters = *wiring_.connection_counters;
+  acceptor_.create({.loop = wiring_.connections_loop,
+                    .sockets = wiring_.sockets,
+                    .counters = &counters,
+                    .turned_away = &counters.connections_turned_away,
+                    .layers = wiring_.tls,
+                    .silence_ns_max = options_.client_timeout_ns,
+                    .take =
+                        [](void* self, const AcceptedClient& client) noexcept {
+                          return static_cast<BlockServer*>(self)->take(client);
+                        },
+                    .drain = [](void* self) noexcept { static_cast<BlockServer*>(self)->drain(); },
+                    .context = this});
+}
+
 Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volume,
                                  const BlockServerOptions& options,
                                  const BlockServerWiring& wiring) {
@@ -193,6 +208,7 @@ Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volu
   environment_.trace = wiring_.trace;
   environment_.limits = limits_.are_on() ? &limits_ : nullptr;
   make_connections();
+  make_acceptor();
   negotiations_.create(
       *wiring_.connections_loop, options_.handshake_timeout_ns,
       [](void*, Limited& late) noexcept {
@@ -213,33 +229,14 @@ bool BlockServer::is_valid() const noexcept {
     open_count += connection(i).is_closed() ? 0 : 1;
     marked_count -= connection(i).is_marked ? 1 : 0;
   }
-  return marked_count == 0 && open_count == open_count_ &&
+  return marked_count == 0 && acceptor_.is_valid() && open_count == acceptor_.open_count() &&
          free_.has_just(options_.max_connections - open_count,
                         [](const nbd::Connection& one) { return one.is_closed(); });
 }
 
-void BlockServer::add_listener(int fd, BlockLimit* limit) noexcept {
-  BP_ASSERT(listener_count_ < kListenerCountMax);
-  Listener& listener = listeners_[listener_count_++];
-  listener.socket.fd = fd;
-  listener.socket.silence_ns_max = options_.client_timeout_ns;
-  listener.socket.accepted = &BlockServer::accepted;
-  listener.socket.context = &listener;
-  listener.server = this;
-  if (wiring_.tls != nullptr) listener.tls = wiring_.tls->use_on(fd);
-  listener.limit = limit;
-}
-
-void BlockServer::start() noexcept {
-  BP_ASSERT(is_own_thread());
-  for (uint32_t i = 0; i < listener_count_; ++i) {
-    wiring_.sockets->start_listening(listeners_[i].socket);
-  }
-}
-
 // Releases requests that are held or wait for a limit, so that they are answered, too.
 void BlockServer::request_drain() noexcept {
-  wiring_.connections_loop->submit(drain_call_);
+  acceptor_.request_drain();
   for (VolumeShard& shard : shards_) wiring_.volume_loops[shard.number]->submit(shard.release_call);
 }
 
@@ -267,53 +264,33 @@ void BlockServer::set_read_only(size_t volume, bool is_read_only) noexcept {
 }
 
 void BlockServer::set_limit(BlockLimit& limit, const LimitRates& rates) noexcept {
-  BP_ASSERT(is_own_thread() && !is_draining_);
+  BP_ASSERT(is_own_thread() && !acceptor_.is_draining());
   limit.set(rates);
   environment_.limits = limits_.are_on() ? &limits_ : nullptr;
 }
 
-void BlockServer::drain(void* server) noexcept {
-  auto& self = *static_cast<BlockServer*>(server);
-  BP_ASSERT(self.is_own_thread());
-  if (self.is_draining_) return;
-  BP_DCHECK_SLOW(self.is_valid());
-  self.is_draining_ = true;
-  self.limits_.end();
-  self.environment_.limits = nullptr;
-  for (uint32_t i = 0; i < self.listener_count_; ++i) {
-    self.wiring_.sockets->stop_listening(self.listeners_[i].socket);
-  }
-  for (uint32_t i = 0; i < self.options_.max_connections; ++i) {
-    nbd::Connection& connection = self.connection(i);
-    if (!connection.is_closed()) connection.finish();
+// The acceptor drains, and has stopped listening.
+void BlockServer::drain() noexcept {
+  BP_DCHECK_SLOW(is_valid());
+  limits_.end();
+  environment_.limits = nullptr;
+  for (uint32_t i = 0; i < options_.max_connections; ++i) {
+    if (!connection(i).is_closed()) connection(i).finish();
   }
 }
 
-void BlockServer::accepted(void* context, int fd) noexcept {
-  const auto& listener = *static_cast<Listener*>(context);
-  listener.server->open_connection(fd, listener);
-}
-
-void BlockServer::open_connection(int fd, const Listener& listener) noexcept {
-  BP_ASSERT(is_own_thread());
+AcceptOutcome BlockServer::take(const AcceptedClient& client) noexcept {
   // A volume may have grown; connected clients keep the old size.
   for (Volume& volume : volumes_) volume.exported->bytes = volume.store->bytes();
-  nbd::Connection* connection = free_.first();
-  nbd::ConnectionCounters& counters = *wiring_.connection_counters;
-  if (connection == nullptr || is_draining_ || !is_accepting_ ||
-      connection->open(fd, listener.tls, listener.limit) != 0) {
-    Counter& counter =
-        connection == nullptr ? counters.connections_refused : counters.connections_turned_away;
-    counter.add(1);
-    ::close(fd);
-    return;
-  }
-  BP_DCHECK(!connection->is_closed() && open_count_ < options_.max_connections);
+  nbd::Connection* const connection = free_.first();
+  if (connection == nullptr) return AcceptOutcome::kNoPlace;
+  auto* const limit = static_cast<BlockLimit*>(client.terms);
+  if (connection->open(client.fd, client.layer_use, limit) != 0) return AcceptOutcome::kTurnedAway;
+  BP_DCHECK(!connection->is_closed());
   free_.pop();
-  ++open_count_;
-  counters.connections_open.set(open_count_);
-  counters.connections_peak.raise(open_count_);
+  acceptor_.opened();
   negotiations_.begin(*connection);
+  return AcceptOutcome::kTaken;
 }
 
 void BlockServer::handshake_done(nbd::Connection& connection) noexcept {
@@ -352,9 +329,7 @@ uint32_t BlockServer::flush_marked() noexcept {
     ++count;
     if (!connection.is_closed()) continue;
     free_.push(connection);
-    BP_ASSERT(open_count_ > 0);
-    --open_count_;
-    wiring_.connection_counters->connections_open.set(open_count_);
+    acceptor_.closed();
   }
   return count;
 }
@@ -385,7 +360,6 @@ uint32_t BlockServer::poll(uint32_t budget) noexcept {
     }
     shard.requests.has_submitted = false;
   }
-  if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
   return count + flushed;
 }
 

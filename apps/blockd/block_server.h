@@ -1,13 +1,15 @@
 // blockd: an NBD server whose volumes lie in the pool, or on stores.
 //
-// The connections, listeners and sockets run on one shard. Each volume runs on this shard or on
-// another one. Each shard that has volumes has two lanes: one brings requests, the other takes
-// replies back. Connections, request slots, lanes and volumes lie in the segments that
-// plan_block_server() asked for: the configuration fixes their number. A connection beyond the
-// maximum is closed at once.
+// The connections and their sockets run on one shard, where a StreamAcceptor has the listeners, the
+// counts of connections and the drain. The connections are no StreamSessions: hundreds of requests
+// are in flight, and are answered in any order, from where a store has their bytes.
+//
+// Each volume runs on this shard or on another one. Each shard that has volumes has two lanes: one
+// brings requests, the other takes replies back. Connections, request slots, lanes and volumes lie
+// in the segments that plan_block_server() asked for: the configuration fixes their number. A
+// connection beyond the maximum is closed at once.
 #pragma once
 
-#include <atomic>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -27,6 +29,7 @@
 #include "platform/free_list.h"
 #include "transport/loop/event_loop.h"
 #include "transport/loop/time_limit.h"
+#include "transport/sockets/stream_acceptor.h"
 #include "transport/sockets/stream_layer.h"
 #include "transport/sockets/stream_sockets.h"
 
@@ -86,10 +89,10 @@ class BlockServer final : public PollSource {
   // Accepts connections on `fd`, which stays the caller's. The wiring's layers say how its clients
   // use TLS. Called before start(). Requires: at most 8 listeners. `limit`: of limits(); nullptr:
   // none.
-  void add_listener(int fd, BlockLimit* limit = nullptr) noexcept;
+  void add_listener(int fd, BlockLimit* limit = nullptr) noexcept { acceptor_.add(fd, limit); }
 
   // Begins to listen. Threads: the connections' shard.
-  void start() noexcept;
+  void start() noexcept { acceptor_.start(); }
 
   // Stops listening, releases the held requests of all volumes, and lets every connection finish
   // the requests that it has taken. A connection that still negotiates is broken off. Threads: any.
@@ -119,11 +122,11 @@ class BlockServer final : public PollSource {
   // for good. Threads: the connections' shard.
   bool is_accepting() const noexcept {
     BP_DCHECK(is_own_thread());
-    return is_accepting_ && !is_draining_;
+    return acceptor_.is_accepting();
   }
   void set_accepting(bool is_accepting) noexcept {
     BP_DCHECK(is_own_thread());
-    is_accepting_ = is_accepting;
+    acceptor_.set_accepting(is_accepting);
   }
 
   // Whether new requests wait before they reach the volume. Threads: any.
@@ -145,7 +148,7 @@ class BlockServer final : public PollSource {
   void set_limit(BlockLimit& limit, const LimitRates& rates) noexcept;
 
   // Whether the drain is complete: no connection is open. Threads: any.
-  bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
+  bool is_drained() const noexcept { return acceptor_.is_drained(); }
 
   // ---- Called by its connections, on their shard ----
 
@@ -160,19 +163,11 @@ class BlockServer final : public PollSource {
   uint32_t poll(uint32_t budget) noexcept override;
 
   // Invariants, checked before and after each poll, on the connections' shard: 1. A connection is
-  // either closed and in the free list, or open. open_count_ counts the open ones. 2. The list of
-  // marked connections holds exactly those with is_marked set; each is open.
+  // either closed and in the free list, or open. The acceptor is valid, and counts the open ones.
+  // 2. The list of marked connections holds exactly those with is_marked set; each is open.
   bool is_valid() const noexcept;
 
  private:
-  static constexpr uint32_t kListenerCountMax = 8;
-  struct Listener {
-    StreamListener socket;
-    BlockServer* server = nullptr;
-    LayerUse tls = LayerUse::kNone;
-    BlockLimit* limit = nullptr;
-  };
-
   nbd::Connection& connection(uint32_t index) const noexcept {
     return *reinterpret_cast<nbd::Connection*>(connection_memory_.data() +
                                                index * connection_stride_bytes_);
@@ -183,9 +178,9 @@ class BlockServer final : public PollSource {
   Result<void> make_shards(const Carve& carve);
   Result<void> add_volumes(const Carve& carve, const OpenVolume& open_volume);
   void make_connections() noexcept;
-  static void accepted(void* context, int fd) noexcept;
-  void open_connection(int fd, const Listener& listener) noexcept;
-  static void drain(void* server) noexcept;
+  void make_acceptor() noexcept;
+  AcceptOutcome take(const AcceptedClient& client) noexcept;
+  void drain() noexcept;
   uint32_t take_replies(uint32_t budget) noexcept;
   uint32_t flush_marked() noexcept;
 
@@ -212,16 +207,10 @@ class BlockServer final : public PollSource {
   std::deque<VolumeShard> shards_;
   std::span<std::byte> connection_memory_;
   uint64_t connection_stride_bytes_ = 0;
-  uint32_t open_count_ = 0;
+  StreamAcceptor acceptor_;
   FreeList<&nbd::Connection::next_free> free_;
   nbd::Connection* first_marked_ = nullptr;
   TimeLimit negotiations_;
-  Listener listeners_[kListenerCountMax];
-  uint32_t listener_count_ = 0;
-  LoopCall drain_call_ = {.function = &BlockServer::drain, .context = this};
-  bool is_draining_ = false;
-  bool is_accepting_ = true;
-  std::atomic<bool> is_drained_{false};
 };
 
 }  // namespace bedplate

@@ -74,7 +74,6 @@ int Connection::open(int fd, LayerUse tls, BlockLimit* limit) noexcept {
   read_ahead_.clear();
   negotiation_.reset(tls);
   listener_limit_ = limit;
-  environment_.counters->connections_total.add(1);
   negotiate();
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "platform/counter.h"
 #include "platform/counter_table.h"
 #include "platform/histogram.h"
+#include "transport/sockets/stream_server_counters.h"
 
 namespace bedplate::nbd {
 
@@ -40,11 +41,7 @@ inline void count_request(RequestCounters& counters, const Request& request) noe
 }
 
 // All connections of a server.
-struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters {
-  Counter connections_open;
-  Counter connections_peak;  // the most open at once
-  Counter connections_total;
-  Counter connections_refused;      // over max_connections
+struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters, AcceptorCounters {
   Counter connections_turned_away;  // blockd accepts no clients, drains, or fails to open one
   Counter handshake_timeouts;
   Counter protocol_errors;     // connections closed because the client broke the protocol
@@ -104,21 +101,8 @@ inline void describe_requests(CounterTable& table, RequestCounters& c,
 }
 
 inline void describe(CounterTable& table, ConnectionCounters& c) {
-  table.gauge("connections_open", c.connections_open, "connections", "Clients that are connected.")
-      .at_a_glance("clients");
-  table
-      .gauge("connections_peak", c.connections_peak, "connections",
-             "The most clients connected at once.")
-      .peak_of("max_connections", "Further connections are closed at once.");
-  table.counter("connections_total", c.connections_total, "connections",
-                "Clients that have connected.");
-  table
-      .counter("connections_refused", c.connections_refused, "connections",
-               "Connections closed at once: max_connections were open.")
-      .refusals_of("max_connections")
-      .alert_as_it_grows(
-          "{connections_refused} clients were refused so far, because too many are connected: "
-          "end some, or raise max_connections");
+  describe_acceptor(table, c, "max_connections",
+                    "Connections closed at once: max_connections were open.");
   table
       .counter(
           "connections_turned_away", c.connections_turned_away, "connections",

@@ -346,7 +346,8 @@ TEST(CounterAlerts, WhatTheRelayLosesOrDrops) {
 TEST(CounterAlerts, WhoIsRefusedAndWhatAPeerLoses) {
   Grown::expect<nbd::ConnectionCounters>(directory, "connections_refused",
                                          "3 clients were refused so far, because too many are "
-                                         "connected: end some, or raise max_connections\n");
+                                         "connected: end some, or plan for more "
+                                         "(max_connections)\n");
   Grown::expect<PeersCounters>(directory, "lost",
                                "a peer ended before it had confirmed all messages; up to 3 were "
                                "lost so far: its log says why; their senders must send them "
