@@ -1,7 +1,9 @@
 #include "transport/sockets/layered_socket_datapath.h"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,6 +47,16 @@ void LayeredSocket::end_receive() noexcept {
 }
 
 void LayeredSocket::stop_receiving() noexcept { ::shutdown(socket_.fd, SHUT_RD); }
+
+void LayeredSocket::stop_sending() noexcept {
+  BP_DCHECK(is_open() && !is_layered() && !is_sending());
+  ::shutdown(socket_.fd, SHUT_WR);
+}
+
+bool LayeredSocket::has_unacknowledged() const noexcept {
+  int bytes = 0;
+  return ioctl(socket_.fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
+}
 
 void LayeredSocket::abort() noexcept {
   if (is_layered()) return layer_->abort();

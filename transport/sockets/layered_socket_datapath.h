@@ -87,6 +87,12 @@ class LayeredSocket final : public StreamPeer {
   void end_receive() noexcept;
   // Makes the receive in flight complete soon, as if the peer had closed its side. Sends continue.
   void stop_receiving() noexcept;
+  // Tells the peer's host that nothing more comes. Receives continue. Requires: !is_layered();
+  // !is_sending().
+  void stop_sending() noexcept;
+  // Whether the peer's host has not acknowledged all that was sent; of a Unix socket: whether the
+  // peer has not taken it. Cost: a system call.
+  bool has_unacknowledged() const noexcept;
   // Makes the operations in flight complete soon, with an error or, for a receive without a layer,
   // with 0. Nothing is sent any more.
   void abort() noexcept;

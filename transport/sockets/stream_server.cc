@@ -4,9 +4,6 @@
 #include <cerrno>
 #include <utility>
 
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "platform/assert.h"
@@ -17,12 +14,6 @@
 namespace bedplate {
 
 static constexpr uint32_t kEndBudget = 256;
-
-// Whether the peer's host has not yet acknowledged all that was sent.
-static bool has_unacknowledged(int fd) noexcept {
-  int bytes = 0;
-  return ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0;
-}
 
 StreamServer::Connection::Connection(StreamServer& its_server) noexcept
     : server(its_server),
@@ -68,7 +59,7 @@ void StreamServer::make_parts() noexcept {
   EventLoop& loop = *options_.loop;
   loop.own_timers().reserve_more(1);
   lingering_.create(
-      loop, kLingerNs,
+      loop,
       [](void* self, Limited& late) noexcept {
         static_cast<StreamServer*>(self)->break_off(static_cast<Connection&>(late));
       },
@@ -244,7 +235,7 @@ void StreamServer::drop(Connection& connection, uint64_t bytes) noexcept {
   if (connection.session->layer().is_wanted() && !connection.is_lingering()) {
     connection.early_bytes = bytes;
   } else {
-    connection.linger_bytes_left -= std::min(connection.linger_bytes_left, bytes);
+    StreamLinger::drop(connection, bytes);
   }
 }
 
@@ -340,7 +331,7 @@ bool StreamServer::may_linger(const Connection& connection) const noexcept {
   if (connection.has_peer_ended) return false;
   if (connection.is_lingering()) return connection.linger_bytes_left > 0;
   return connection.session->is_over() ||
-         (acceptor_.is_draining() && has_unacknowledged(connection.socket.fd()));
+         (acceptor_.is_draining() && connection.socket.has_unacknowledged());
 }
 
 void StreamServer::linger(Connection& connection) noexcept {
@@ -349,14 +340,12 @@ void StreamServer::linger(Connection& connection) noexcept {
   if (socket.is_layered()) return end_layer(connection);
   if (socket.is_receiving()) return;
   if (connection.is_broken) connection.session->leave();
-  connection.dropped = {dropped_, sizeof dropped_};
-  socket.receive({&connection.dropped, 1}, 1);
+  lingering_.receive(connection, socket);
 }
 
 void StreamServer::begin_lingering(Connection& connection) noexcept {
   BP_KEEPS_VALID(*this);
-  if (!connection.socket.is_layered()) ::shutdown(connection.socket.fd(), SHUT_WR);
-  connection.linger_bytes_left = kLingerBytes;
+  if (!connection.socket.is_layered()) connection.socket.stop_sending();
   lingering_.begin(connection);
 }
 
@@ -367,7 +356,7 @@ void StreamServer::end_layer(Connection& connection) noexcept {
   if (socket.is_receiving()) return socket.end_receive();
   if (!socket.say_end()) return;
   if (const int error = socket.remove_layer(); error != 0) failed(connection, -error);
-  ::shutdown(socket.fd(), SHUT_WR);
+  socket.stop_sending();
   advance(connection);
 }
 

@@ -16,13 +16,9 @@
 //     server.start();                            // in start(), on the shard
 //     server.request_drain(), server.is_drained()
 //
-// A session may end, or be drained, while its peer is still sending. The kernel resets a connection
-// that is closed with bytes unread, and the reset discards replies that are still on their way. So
-// the connection lingers (in a drain only if its peer has not acknowledged all replies), and the
-// peer gets its last replies:
-//
-//     all replies sent -> no more is sent (SHUT_WR) -> what comes is dropped, until the peer
-//     closes, or for kLingerNs, or kLingerBytes -> closed
+// A session may end, or be drained, while its peer is still sending. The connection then lingers
+// (stream_linger.h), so that the peer gets its last replies; in a drain only if the peer has not
+// acknowledged all of them.
 //
 // With `layers` (StreamServerOptions) connections go through a layer, such as TLS, where its use on
 // the listener says so; the sessions do not notice. With `has_layer_on_request` they begin in clear
@@ -48,12 +44,12 @@
 #include "platform/log_limit.h"
 #include "platform/units.h"
 #include "transport/loop/event_loop.h"
-#include "transport/loop/time_limit.h"
 #include "transport/sockets/answer_watch.h"
 #include "transport/sockets/layered_socket_datapath.h"
 #include "transport/sockets/session_patience.h"
 #include "transport/sockets/stream_acceptor.h"
 #include "transport/sockets/stream_layer.h"
+#include "transport/sockets/stream_linger.h"
 #include "transport/sockets/stream_server_counters.h"
 #include "transport/sockets/stream_session_datapath.h"
 #include "transport/sockets/stream_sockets.h"
@@ -84,9 +80,6 @@ struct StreamServerOptions {
 class StreamServer {
  public:
   static constexpr uint32_t kListenersMax = StreamAcceptor::kListenersMax;
-  // How long a connection lingers, and how many bytes it drops meanwhile.
-  static constexpr uint64_t kLingerNs = kNsPerSecond;
-  static constexpr uint64_t kLingerBytes = 4 * kMiB;
   // The most clients that wait for the end of a connection that they replace; one more takes the
   // place of the one that has waited longest.
   static constexpr uint32_t kSuccessorsMax = 8;
@@ -176,8 +169,7 @@ class StreamServer {
     LayerUse layer_use = LayerUse::kNone;
     uint64_t since_ns = 0;
   };
-  // The time for which it lingers is limited.
-  struct Connection : Limited {
+  struct Connection : MayLinger {
     explicit Connection(StreamServer& its_server) noexcept;
     bool is_lingering() const noexcept { return is_limited(); }
 
@@ -190,8 +182,6 @@ class StreamServer {
     bool is_broken = false;         // sends nothing any more, either
     bool has_failed_layer = false;  // is_broken by its layer alone: the peer hears why
     bool has_peer_ended = false;    // the peer sends nothing any more
-    uint64_t linger_bytes_left = 0;
-    iovec dropped = {};
     Connection* next_free = nullptr;
     Connection* next = nullptr;  // of all
     SessionPatience patience;
@@ -244,12 +234,11 @@ class StreamServer {
   StreamAcceptor acceptor_;
   LogLimit log_limit_{10};
   AnswerWatch watch_;
-  TimeLimit lingering_;
+  StreamLinger lingering_;
   Timer look_timer_ = {
       .expired = [](void* self) noexcept { static_cast<StreamServer*>(self)->look(); },
       .context = this};
   uint32_t successor_count_ = 0;
-  char dropped_[16 * kKiB];  // shared by all lingering connections; nobody reads it
 };
 
 }  // namespace bedplate

@@ -116,7 +116,7 @@ TEST_GROUP(TlsService) {
     CHECK_EQUAL(1, counted(counter));
     LONGS_EQUAL(0, lines.shared.line_count);
     refused.close();
-    appliance->advance(2 * StreamServer::kLingerNs);
+    appliance->advance(2 * StreamLinger::kLingerNs);
     CHECK_EQUAL(0, open_count());
   }
 };

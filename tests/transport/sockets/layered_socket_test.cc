@@ -165,6 +165,22 @@ class LayeredSocketBodies : public SocketsFixture {
     close();
   }
 
+  void tells_that_nothing_more_comes() {
+    begin();
+    said = "last";
+    send_piece = {said.data(), said.size()};
+    socket->send({&send_piece, 1});
+    CHECK(run([&] { return !socket->is_sending(); }));
+    CHECK(socket->has_unacknowledged());
+    socket->stop_sending();
+    STRCMP_EQUAL("last", read_wire().c_str());
+    CHECK_FALSE(socket->has_unacknowledged());
+    char byte = 0;
+    LONGS_EQUAL(0, recv(peer.number(), &byte, 1, MSG_DONTWAIT));
+    STRCMP_EQUAL("late", hear("late").c_str());
+    close();
+  }
+
   void goes_on_without_its_layer() {
     begin();
     socket->start_layer();
@@ -217,6 +233,7 @@ BP_BOTH_BACKENDS(LayeredSocket, StartsItsLayerInTheMiddle, starts_its_layer_in_t
 BP_BOTH_BACKENDS(LayeredSocket, GivesItsLayerWhatCameEarly, gives_its_layer_what_came_early())
 BP_BOTH_BACKENDS(LayeredSocket, EndsAReceive, ends_a_receive(false))
 BP_BOTH_BACKENDS(LayeredSocket, EndsAReceiveOfALayer, ends_a_receive(true))
+BP_BOTH_BACKENDS(LayeredSocket, TellsThatNothingMoreComes, tells_that_nothing_more_comes())
 BP_BOTH_BACKENDS(LayeredSocket, GoesOnWithoutItsLayer, goes_on_without_its_layer())
 BP_BOTH_BACKENDS(LayeredSocket, Aborts, aborts(false))
 BP_BOTH_BACKENDS(LayeredSocket, AbortsItsLayer, aborts(true))

@@ -338,7 +338,7 @@ class ServerBodies : public SocketsFixture {
       return clients.connections_open.read() <= 1;
     }));
     // On a slow machine the second of both is over first.
-    CHECK(sent_bytes >= StreamServer::kLingerBytes || is_empty());
+    CHECK(sent_bytes >= StreamLinger::kLingerBytes || is_empty());
     drain_alone([] { return true; });  // waits for the idle peer
   }
 
