@@ -200,6 +200,7 @@ Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volu
   limits_.create(options_.limits, wiring_.limit_counters, *wiring_.connections_loop);
   BP_TRY(add_volumes(carve, open_volume));
   environment_.server = this;
+  environment_.lingering = &lingering_;
   environment_.sockets = wiring_.sockets;
   environment_.loop = wiring_.connections_loop;
   environment_.counters = wiring_.connection_counters;
@@ -209,12 +210,12 @@ Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volu
   environment_.limits = limits_.are_on() ? &limits_ : nullptr;
   make_connections();
   make_acceptor();
-  negotiations_.create(
-      *wiring_.connections_loop, options_.handshake_timeout_ns,
-      [](void*, Limited& late) noexcept {
-        static_cast<nbd::Connection&>(late).handshake_overdue();
-      },
-      nullptr);
+  const auto overdue = [](void*, Limited& late) noexcept {
+    static_cast<nbd::Connection&>(late).overdue();
+  };
+  EventLoop& loop = *wiring_.connections_loop;
+  negotiations_.create(loop, options_.handshake_timeout_ns, overdue, nullptr);
+  lingering_.create(loop, overdue, nullptr);
   return {};
 }
 

@@ -31,6 +31,7 @@
 #include "transport/loop/time_limit.h"
 #include "transport/sockets/stream_acceptor.h"
 #include "transport/sockets/stream_layer.h"
+#include "transport/sockets/stream_linger.h"
 #include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
@@ -211,6 +212,7 @@ class BlockServer final : public PollSource {
   FreeList<&nbd::Connection::next_free> free_;
   nbd::Connection* first_marked_ = nullptr;
   TimeLimit negotiations_;
+  StreamLinger lingering_;
 };
 
 }  // namespace bedplate

@@ -1,6 +1,7 @@
 #include "apps/blockd/nbd_connection_datapath.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -59,6 +60,10 @@ bool Connection::is_valid() const noexcept {
   if ((refused_ != nullptr) != (incoming_ == Incoming::kDiscard)) return false;
   if (!read_ahead_.is_valid() || read_ahead_.lent_count() > submitted_count_) return false;
   if (replies_.is_sending() && !socket_.is_sending()) return false;
+  if ((phase_ == Phase::kLingering) != (incoming_ == Incoming::kDropped) && !is_closed()) {
+    return false;
+  }
+  if (phase_ == Phase::kLingering && (socket_.is_sending() || taken > 0)) return false;
   return !is_closed() ||
          (!socket_.is_open() && !socket_.is_sending() && !socket_.is_receiving() && taken == 0);
 }
@@ -70,7 +75,7 @@ int Connection::open(int fd, LayerUse tls, BlockLimit* limit) noexcept {
   if (const int outcome = socket_.open(fd); outcome != 0) return outcome;
   phase_ = Phase::kNegotiating;
   incoming_ = Incoming::kHandshake;
-  is_broken_ = is_counted_broken_ = false;
+  is_broken_ = is_counted_broken_ = has_failed_layer_ = has_client_ended_ = false;
   read_ahead_.clear();
   negotiation_.reset(tls);
   listener_limit_ = limit;
@@ -90,7 +95,7 @@ void Connection::receive_completed(void* context, int64_t result) noexcept {
     self.receive_ended(result);
   }
   // It may have been the last operation.
-  if (self.phase_ == Phase::kFinishing) self.environment_.server->mark(self);
+  if (self.phase_ >= Phase::kFinishing) self.environment_.server->mark(self);
 }
 
 void Connection::received(uint64_t bytes) noexcept {
@@ -120,12 +125,20 @@ void Connection::received(uint64_t bytes) noexcept {
       }
       parse();
       break;
+    case Incoming::kDropped:
+      if (StreamLinger::drop(*this, bytes) && is_limited()) {
+        environment_.lingering->receive(*this, socket_);
+      }
+      break;
     case Incoming::kNothing: BP_ASSERT(!"nothing was being received"); break;
   }
 }
 
-// The peer closed its side, or the socket failed.
+// The peer closed its side, or the socket failed, or finish() has ended the receive.
 void Connection::receive_ended(int64_t result) noexcept {
+  if (phase_ == Phase::kLingering) return;
+  if (result == -ECANCELED && phase_ == Phase::kFinishing && !is_broken_) return;
+  has_client_ended_ |= result == 0;
   const bool in_the_middle = phase_ == Phase::kNegotiating || incoming_ == Incoming::kPayload ||
                              incoming_ == Incoming::kDiscard || read_ahead_.bytes() > 0;
   if (!is_broken_ && (result < 0 || in_the_middle)) count_broken();
@@ -136,7 +149,7 @@ void Connection::receive_ended(int64_t result) noexcept {
     incoming_ = Incoming::kHeaders;
   }
   if (result < 0 || phase_ == Phase::kNegotiating) {
-    break_off();
+    break_off(result);
   } else if (phase_ == Phase::kServing) {
     finish();
     drop_waiting();  // nobody has asked for their answers with NBD_CMD_DISC
@@ -157,7 +170,9 @@ void Connection::negotiate() noexcept {
     case Negotiation::State::kNegotiating: receive_more(); break;
     case Negotiation::State::kDisconnect:
       if (!negotiation_.is_aborted()) environment_.counters->protocol_errors.add(1);
-      break_off();
+      environment_.server->handshake_done(*this);
+      phase_ = Phase::kFinishing;
+      environment_.server->mark(*this);
       break;
     case Negotiation::State::kStartTls: start_tls(); break;
     case Negotiation::State::kTransmission:
@@ -396,12 +411,7 @@ void Connection::flush() noexcept {
     };
     socket_.send(replies_.begin_send(view_.structured_replies, answered));
   }
-  const bool is_ending = phase_ == Phase::kFinishing;
-  if (is_ending && submitted_count_ == 0 && write_ == nullptr && refused_ == nullptr &&
-      !replies_.has_ready() && !socket_.is_sending() && !socket_.is_receiving() &&
-      socket_.say_end()) {
-    close();
-  }
+  if (phase_ >= Phase::kFinishing) try_end();
 }
 
 void Connection::send_completed(void* context, int64_t result) noexcept {
@@ -409,7 +419,7 @@ void Connection::send_completed(void* context, int64_t result) noexcept {
   BP_DCHECK(self.is_own_thread() && !self.is_closed());
   if (result < 0 && !self.is_broken_) {
     self.count_broken();
-    self.break_off();
+    self.break_off(result);
   }
   if (self.phase_ == Phase::kNegotiating) {
     self.negotiation_.output_sent(static_cast<size_t>(result));
@@ -443,7 +453,7 @@ void Connection::finish() noexcept {
   if (phase_ != Phase::kServing) return;
   phase_ = Phase::kFinishing;
   // Ends a receive that waits for a header; a receive of a granted write's payload continues.
-  if (socket_.is_receiving() && incoming_ == Incoming::kHeaders) socket_.stop_receiving();
+  if (socket_.is_receiving() && incoming_ == Incoming::kHeaders) socket_.end_receive();
   environment_.server->mark(*this);
 }
 
@@ -452,13 +462,18 @@ void Connection::count_broken() noexcept {
   environment_.counters->broken_connections.add(1);
 }
 
-void Connection::break_off() noexcept {
-  BP_DCHECK(!is_closed());
+void Connection::break_off(int64_t result) noexcept {
+  BP_DCHECK(!is_closed() && phase_ != Phase::kLingering);
   if (is_broken_) return;
   if (phase_ == Phase::kNegotiating) environment_.server->handshake_done(*this);
   is_broken_ = true;
   phase_ = Phase::kFinishing;
-  socket_.abort();
+  has_failed_layer_ = result == -EPROTO && socket_.is_layered();
+  if (!has_failed_layer_) {
+    socket_.abort();
+  } else if (socket_.is_receiving()) {
+    socket_.end_receive();
+  }
   drop_waiting();
   environment_.server->mark(*this);
 }
@@ -468,14 +483,36 @@ void Connection::drop_waiting() noexcept {
   if (environment_.limits != nullptr) environment_.limits->drop_requests_of(*this);
 }
 
-void Connection::handshake_overdue() noexcept {
+void Connection::overdue() noexcept {
+  if (phase_ == Phase::kLingering) return socket_.abort();  // ends its receive
   BP_ASSERT(phase_ == Phase::kNegotiating);
   environment_.counters->handshake_timeouts.add(1);
   break_off();
 }
 
+// It takes no more requests: closes once all are back and nothing is in flight. Lingers before that
+// if the client may still hear something.
+void Connection::try_end() noexcept {
+  if (socket_.is_sending() || socket_.is_receiving()) return;
+  if (phase_ == Phase::kLingering) return close();
+  if (submitted_count_ > 0 || write_ != nullptr || refused_ != nullptr || replies_.has_ready()) {
+    return;
+  }
+  if (!socket_.say_end()) return;
+  const bool may_hear = (!is_broken_ || has_failed_layer_) && !has_client_ended_;
+  if (!may_hear || !socket_.has_unacknowledged()) return close();
+  if (socket_.is_layered() && socket_.remove_layer() != 0) return close();
+  phase_ = Phase::kLingering;
+  incoming_ = Incoming::kDropped;
+  is_broken_ = false;  // what comes is dropped as ever
+  socket_.stop_sending();
+  environment_.lingering->begin(*this);
+  environment_.lingering->receive(*this, socket_);
+}
+
 void Connection::close() noexcept {
   BP_ASSERT(submitted_count_ == 0 && !read_ahead_.is_lent() && !replies_.is_sending());
+  environment_.lingering->end(*this);
   socket_.close();
   phase_ = Phase::kClosed;
 }

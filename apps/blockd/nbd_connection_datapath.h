@@ -8,18 +8,20 @@
 // stream are its payload.
 // Sending. Replies that are ready leave in one send, up to 64 of them (ReplyQueue).
 //
-// States: closed -> negotiating -> serving -> finishing -> closed; an error while negotiating leads
-// straight to finishing. `finishing` takes no more requests, answers the outstanding ones, and
-// closes. `is_broken`: no answer reaches the client. The connection is closed when no operation is
-// in flight and every request is back. Requests that wait for a limit are dropped if the client has
-// left without saying so.
+// States: closed -> negotiating -> serving -> finishing -> lingering -> closed; an end of the
+// negotiation leads straight to finishing. `finishing` takes no more requests, and answers the
+// outstanding ones. `is_broken`: no answer reaches the client. When no operation is in flight and
+// every request is back, the connection is closed; it lingers before that (stream_linger.h) if the
+// client's host lacks something that was sent: the last replies, or why TLS has failed. Requests
+// that wait for a limit are dropped if the client has left without saying so.
 //
 // Invariants, which is_valid() checks around calls from outside: 1. Each request is in one state:
 // free, submitted (with the volume's shard, or waiting for a limit on the way), ready to be
 // answered, being sent, or, while its payload arrives, write_ or refused_. 2. write_ is set exactly
 // while its grant or its payload is awaited; refused_ exactly while its payload is discarded.
 // 3. The bytes read ahead are valid; the writes whose payloads lie in the read-ahead buffer are
-// submitted. 4. A closed connection has no descriptor, nothing in flight, and all its requests.
+// submitted. 4. A closed connection has no descriptor, nothing in flight, and all its requests; one
+// that lingers sends nothing, and has all its requests.
 // Threads: the shard of the connections.
 #pragma once
 
@@ -40,8 +42,8 @@
 #include "platform/free_list.h"
 #include "platform/trace_ring.h"
 #include "transport/loop/event_loop.h"
-#include "transport/loop/time_limit.h"
 #include "transport/sockets/layered_socket_datapath.h"
+#include "transport/sockets/stream_linger.h"
 #include "transport/sockets/stream_sockets.h"
 
 namespace bedplate {
@@ -57,6 +59,7 @@ namespace bedplate::nbd {
 // The state that all connections of a server share. It outlives them.
 struct ConnectionEnvironment {
   BlockServer* server = nullptr;
+  StreamLinger* lingering = nullptr;
   StreamSockets* sockets = nullptr;
   const EventLoop* loop = nullptr;  // the loop of the sockets; tells the time
   ConnectionCounters* counters = nullptr;
@@ -67,8 +70,8 @@ struct ConnectionEnvironment {
   BlockLimits* limits = nullptr;  // nullptr while no limit is set
 };
 
-// The server limits the time of its negotiation.
-class Connection : public Limited {
+// The server limits the time of its negotiation, and then the time for which it lingers.
+class Connection : public MayLinger {
  public:
   // `requests`: the slots of this connection's requests. `tls`: the layer of this connection
   // alone; nullptr: the server has no TLS. All arguments outlive the connection.
@@ -98,8 +101,9 @@ class Connection : public Limited {
   // Takes no more requests, answers the ones in flight, then closes. A connection that still
   // negotiates is broken off.
   void finish() noexcept;
-  // Breaks off: the client took too long to negotiate. Requires: it still negotiates.
-  void handshake_overdue() noexcept;
+  // The client took too long to negotiate, or it lingers and did not close: closes soon. Requires:
+  // one of both.
+  void overdue() noexcept;
 
   // If the client has opened `volume`, refuses the client's writes from the next request on, or
   // accepts them again.
@@ -117,7 +121,7 @@ class Connection : public Limited {
   Connection* next_free = nullptr;
 
  private:
-  enum class Phase : uint8_t { kClosed, kNegotiating, kServing, kFinishing };
+  enum class Phase : uint8_t { kClosed, kNegotiating, kServing, kFinishing, kLingering };
   // The kind of the bytes that arrive next.
   enum class Incoming : uint8_t {
     kHandshake,
@@ -125,6 +129,7 @@ class Connection : public Limited {
     kNothing,  // a write waits for its grant
     kPayload,  // the payload of write_, and perhaps the next headers
     kDiscard,  // the payload of refused_
+    kDropped,  // nobody takes it: the connection lingers
   };
 
   static void receive_completed(void* context, int64_t result) noexcept;
@@ -156,9 +161,11 @@ class Connection : public Limited {
 
   void protocol_error() noexcept;
   void count_broken() noexcept;
-  // Closes as soon as nothing is in flight; answers nothing more.
-  void break_off() noexcept;
+  // Closes as soon as nothing is in flight; answers nothing more. `result`: of the operation that
+  // has failed, if one has.
+  void break_off(int64_t result = 0) noexcept;
   void drop_waiting() noexcept;
+  void try_end() noexcept;
   void close() noexcept;
   bool is_own_thread() const noexcept { return environment_.loop->is_own_thread(); }
 
@@ -168,6 +175,8 @@ class Connection : public Limited {
   Incoming incoming_ = Incoming::kHandshake;
   bool is_broken_ = false;
   bool is_counted_broken_ = false;  // counted once, though sending and receiving may both fail
+  bool has_failed_layer_ = false;   // is_broken_ by its layer alone: the client hears why
+  bool has_client_ended_ = false;   // the client sends nothing any more
   iovec receive_pieces_[2];
   iovec handshake_piece_;
 

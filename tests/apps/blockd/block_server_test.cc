@@ -380,38 +380,6 @@ class BlockServerTest : public BlockServerFixture {
     LONGS_EQUAL(0, peer.outstanding_count());
   }
 
-  void drain_finishes_what_has_begun() {
-    NbdPeer writer = negotiated();
-    NbdPeer idle = negotiated();
-    NbdPeer negotiating = rig->connect();
-    LONGS_EQUAL(18, negotiating.hear(18).size());
-    const std::string data = pattern(9, 10'000);
-    for (int i = 0; i < 5; ++i) writer.ask(kRead, 0, 50'000);
-    const uint64_t write = writer.ask(kWrite, 0, 10'000, std::string_view(data).substr(0, 4'000));
-    CHECK(writer.flush());
-    CHECK(eventually([&] { return counted().requests_write.read() == 1; }));
-    rig->server.request_drain();
-    CHECK(idle.hears_the_end());
-    CHECK(negotiating.hears_the_end());
-    CHECK(!rig->server.is_drained());
-    CHECK(writer.say(std::string_view(data).substr(4'000)));
-    bool was_written = false;
-    for (int i = 0; i < 6; ++i) {
-      PeerReply reply;
-      CHECK(writer.next_reply(reply));
-      LONGS_EQUAL(0, reply.error);
-      was_written |= reply.cookie == write;
-    }
-    CHECK(was_written);
-    CHECK(writer.hears_the_end());
-    CHECK(eventually([&] { return rig->server.is_drained(); }));
-    CHECK_EQUAL(1, rig->volume_counters.commits.read());
-    CHECK_EQUAL(0, counted().connections_open.read());
-    // A new client is not served.
-    NbdPeer late = rig->connect();
-    CHECK_EQUAL(3, counted().connections_total.read());
-  }
-
   void random_requests();
 
   void takes_exactly_what_it_planned() {
@@ -530,7 +498,6 @@ BP_ALL_VARIANTS(BlockServer, AClientGoneWithRepliesOutstandingIsForgotten, ,
 BP_ALL_VARIANTS(BlockServer, AClientGoneInTwoStepsIsCountedOnce, , gone_in_two_steps())
 BP_ALL_VARIANTS(BlockServer, AClientGoneDuringTheHandshakeIsForgotten, ,
                 gone_during_the_handshake())
-BP_ALL_VARIANTS(BlockServer, ADrainFinishesWhatHasBegun, , drain_finishes_what_has_begun())
 BP_ALL_VARIANTS(BlockServer, RandomRequestsAgreeWithTheModel, , random_requests())
 
 // ---- The plan -----------------------------------------------------------------------------------
