@@ -9,8 +9,8 @@
 
 #include "transport/dpdk/net/frame_sender_datapath.h"
 #include "transport/dpdk/net/packet_datapath.h"
+#include "transport/dpdk/net/packet_limit_datapath.h"
 #include "transport/dpdk/net/routes_datapath.h"
-#include "transport/dpdk/net/token_bucket_datapath.h"
 
 namespace bedplate {
 
@@ -50,8 +50,8 @@ class Icmp {
   FrameSender& sender_;
   const Routes& routes_;
   NetCounters& counters_;
-  TokenBucket replies_{kRepliesPerSecond, kBurst};
-  TokenBucket refusals_{kRefusalsPerSecond, kBurst};
+  PacketLimit replies_{kRepliesPerSecond, kBurst};
+  PacketLimit refusals_{kRefusalsPerSecond, kBurst};
 };
 
 }  // namespace bedplate

@@ -11,8 +11,8 @@
 
 #include "platform/assert.h"
 #include "transport/dpdk/net/net_counters.h"
+#include "transport/dpdk/net/packet_limit_datapath.h"
 #include "transport/dpdk/net/port_shared_datapath.h"
-#include "transport/dpdk/net/token_bucket_datapath.h"
 
 namespace bedplate {
 
@@ -76,7 +76,7 @@ class OtherShards {
   PortShared* shared_;
   uint32_t queue_index_;
   NetCounters& counters_;
-  TokenBucket control_{kControlPerSecond, kControlBurst};
+  PacketLimit control_{kControlPerSecond, kControlBurst};
 };
 
 }  // namespace bedplate

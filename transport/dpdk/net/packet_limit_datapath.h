@@ -1,4 +1,7 @@
 // A token bucket for packets: limits their rate, and how many may come at once. It begins full.
+//
+// Smaller and cheaper than TokenBucket (transport/loop/token_bucket.h), for one token a packet: it
+// has no costs, no debts and no changes of its rate, and rounds the time of a token down.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +12,10 @@
 namespace bedplate {
 
 // Threads: its owner's.
-class TokenBucket {
+class PacketLimit {
  public:
   // Requires: `per_second` is 1 to 1,000,000,000; `burst` is over 0.
-  TokenBucket(uint32_t per_second, uint32_t burst) noexcept
+  PacketLimit(uint32_t per_second, uint32_t burst) noexcept
       : token_ns_(1'000'000'000 / per_second), full_ns_(token_ns_ * burst), saved_ns_(full_ns_) {
     BP_ASSERT(token_ns_ > 0 && burst > 0);
   }

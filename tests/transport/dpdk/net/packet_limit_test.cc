@@ -1,14 +1,14 @@
-// A token bucket: it limits a burst, and the rate in a second.
-#include "transport/dpdk/net/token_bucket_datapath.h"
+// A limit of packets: of a burst, and of those in a second.
+#include "transport/dpdk/net/packet_limit_datapath.h"
 
 #include <CppUTest/TestHarness.h>
 
 using namespace bedplate;
 
-TEST_GROUP(TokenBucket){};
+TEST_GROUP(PacketLimit){};
 
-TEST(TokenBucket, GivesABurstAndThenSoManyInASecond) {
-  TokenBucket limit(10, 3);
+TEST(PacketLimit, GivesABurstAndThenSoManyInASecond) {
+  PacketLimit limit(10, 3);
   uint64_t now_ns = 1'000'000'000'000;
   for (int i = 0; i < 3; ++i) CHECK(limit.try_take(now_ns));
   CHECK(!limit.try_take(now_ns));
