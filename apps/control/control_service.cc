@@ -22,9 +22,6 @@ namespace {
 // each size class of a thread its own pages.
 constexpr uint64_t kLineHeapBytes = 512 * kKiB;
 constexpr uint64_t kTextHeapBytes = 2 * kMiB;
-// Connections beside those of max_connections: clients that are refused, that replace an idle one,
-// and one that was just accepted.
-constexpr uint32_t kOtherConnections = RefusedClients::kCountMax + StreamServer::kSuccessorsMax + 1;
 // A line begins with an empty line: the last text on it may be incomplete.
 constexpr std::string_view kFirstOfLine = "\n";
 constexpr std::string_view kTooManyAskers =
@@ -79,7 +76,7 @@ Result<void> ControlService::plan(ServicePlan& plan) {
               {.access = {.is_restricted = true, .group = settings_.group}});
   plan.counters<ControlCounters>("control");
   const uint32_t count = settings_.max_connections;
-  plan.socket_thread(count + kOtherConnections, "max_connections");
+  plan.socket_thread(count + StreamServer::kOtherSocketsMax, "max_connections");
   plan.descriptors(1, nullptr);  // the counters file
   plan.heap(StreamServer::bytes_for<ControlSession>(count) + kTextHeapBytes);
   if (!settings_.serial.empty()) {
@@ -142,7 +139,7 @@ Result<void> ControlService::create(ServiceContext& context) {
   BP_TRY(add_all_methods(configuration.services, &runtime_, &methods_));
   BP_TRY(thread_.create(
       {.name = name(),
-       .socket_count_max = settings_.max_connections + kOtherConnections,
+       .socket_count_max = settings_.max_connections + StreamServer::kOtherSocketsMax,
        .watch_count_max = 1,
        .begin = [](void* self) noexcept { static_cast<ControlService*>(self)->begin(); },
        .end = [](void* self) noexcept { static_cast<ControlService*>(self)->end(); },

@@ -19,9 +19,6 @@ constexpr size_t kLogLines = 128;
 // The owner of all allocations of the service, including OpenSSL's on its behalf.
 constexpr const char* kHeapOwner = "heap:http";
 constexpr const char* kWhere = "[http]";
-// Connections beside those of max_connections: clients that are refused, that replace an idle one,
-// and one that was just accepted.
-constexpr uint32_t kOtherConnections = RefusedClients::kCountMax + StreamServer::kSuccessorsMax + 1;
 constexpr std::string_view kTooMany =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\n"
     "Connection: close\r\n\r\n";
@@ -54,7 +51,7 @@ Result<void> HttpService::plan(ServicePlan& plan) {
   plan.listen("listen", settings_.listen, settings_.image_listen, terms);
   plan.counters<HttpCounters>("http");
   const uint32_t count = settings_.max_connections;
-  plan.socket_thread(count + kOtherConnections, "max_connections");
+  plan.socket_thread(count + StreamServer::kOtherSocketsMax, "max_connections");
   plan.heap(StreamServer::bytes_for<HttpSession>(count) + kLogLines * sizeof(LineSlot));
   if (settings_.tls.is_empty()) return {};
   plan.counters<TlsCounters>("tls");
@@ -118,7 +115,7 @@ Result<void> HttpService::create(ServiceContext& context) {
   site_.listeners_max = settings_.max_connections / 2;
   BP_TRY(thread_.create(
       {.name = name(),
-       .socket_count_max = settings_.max_connections + kOtherConnections,
+       .socket_count_max = settings_.max_connections + StreamServer::kOtherSocketsMax,
        .source_count_max = 1,
        .begin = [](void* self) noexcept { static_cast<HttpService*>(self)->server_.start(); },
        .end = [](void* self) noexcept { static_cast<HttpService*>(self)->server_.end(); },

@@ -83,6 +83,9 @@ class StreamServer {
   // The most clients that wait for the end of a connection that they replace; one more takes the
   // place of the one that has waited longest.
   static constexpr uint32_t kSuccessorsMax = 8;
+  // The most sockets of a server with words and `replaces_idle`, beside those of its connections:
+  // of clients that are refused, that replace an idle one, and of one that was just accepted.
+  static constexpr uint32_t kOtherSocketsMax = RefusedClients::kCountMax + kSuccessorsMax + 1;
   // The longest time between two looks at connections (StreamServerOptions::patience).
   static constexpr uint64_t kLookNsMax = 500 * kNsPerMs;
 
