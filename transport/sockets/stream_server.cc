@@ -106,7 +106,7 @@ AcceptOutcome StreamServer::take(const AcceptedClient& client) noexcept {
 void StreamServer::begin(Connection& connection, LayerUse layer_use) noexcept {
   acceptor_.opened();
   connection.is_ending = connection.is_broken = connection.has_failed_layer = false;
-  connection.has_peer_ended = false;
+  connection.has_peer_ended = connection.is_dropping = false;
   connection.early_bytes = 0;
   connection.may_begin_layer = layer_use == LayerUse::kOffered && !options_.has_layer_on_request;
   connection.patience.begin(options_.loop->now_ns());
@@ -256,7 +256,8 @@ void StreamServer::received(Connection& connection, int64_t result) noexcept {
     return advance(connection);
   }
   options_.counters->received_bytes.add(bytes);
-  if (connection.session->is_over() || connection.is_lingering()) {
+  // A connection whose time to linger is over may still receive what it drops.
+  if (connection.session->is_over() || connection.is_lingering() || connection.is_dropping) {
     drop(connection, bytes);
   } else if (bytes > 0) {
     connection.session->received(bytes, options_.loop->now_ns());
@@ -340,6 +341,7 @@ void StreamServer::linger(Connection& connection) noexcept {
   if (socket.is_layered()) return end_layer(connection);
   if (socket.is_receiving()) return;
   if (connection.is_broken) connection.session->leave();
+  connection.is_dropping = true;
   lingering_.receive(connection, socket);
 }
 

@@ -185,6 +185,7 @@ class StreamServer {
     bool is_broken = false;         // sends nothing any more, either
     bool has_failed_layer = false;  // is_broken by its layer alone: the peer hears why
     bool has_peer_ended = false;    // the peer sends nothing any more
+    bool is_dropping = false;       // receives what is dropped, no longer for its session
     Connection* next_free = nullptr;
     Connection* next = nullptr;  // of all
     SessionPatience patience;

@@ -427,6 +427,23 @@ class ServerBodies : public SocketsFixture {
     CHECK(heard_bytes >= shared.large.size());
   }
 
+  // The peer's time is over while it sends: what comes then is no request. The clock of the timers
+  // runs ahead.
+  void drain_ends_while_a_peer_sends() {
+    serve();
+    const Client client = connect();
+    client->say("lend\n");
+    hear(client, 1);
+    drain_alone([&] {
+      client->hear_now();
+      if (clients.sent_bytes.read() < 6 + shared.large.size()) return false;
+      client->say_now(std::string(1000, 'x'));
+      loop->own_timers().expire(monotonic_ns() + 2 * StreamServer::kLingerNs);
+      return true;
+    });
+    LONGS_EQUAL(2, shared.line_count);
+  }
+
   void answers_later() {
     serve();
     const Client client = connect();

@@ -8,3 +8,4 @@ using namespace bedplate;
 BP_GROUPS_OF_BOTH_BACKENDS(StreamServer, ServerBodies);
 
 BP_SERVER_TESTS(StreamServer)
+BP_BOTH_BACKENDS(StreamServer, ADrainEndsWhileAPeerSends, drain_ends_while_a_peer_sends())
