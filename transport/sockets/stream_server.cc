@@ -123,6 +123,12 @@ void StreamServer::begin(Connection& connection, LayerUse layer_use) noexcept {
 // yet; if there is none, or enough successors wait, the one whose successor has waited longest.
 // nullptr: none may be replaced.
 StreamServer::Connection* StreamServer::find_replaceable() const noexcept {
+  const auto is_idle = [](const Connection& each) {
+    if (!each.socket.is_open() || !SessionPatience::is_idle(*each.session, each.state())) {
+      return false;
+    }
+    return !each.is_lingering() || !has_unacknowledged(each.socket.fd());  // its last reply
+  };
   Connection* idle = nullptr;
   Connection* awaited = nullptr;
   for (Connection* one = all_; one != nullptr; one = one->next) {
@@ -131,7 +137,7 @@ StreamServer::Connection* StreamServer::find_replaceable() const noexcept {
       if (awaited == nullptr || each.successor.since_ns < awaited->successor.since_ns) {
         awaited = &each;
       }
-    } else if (each.socket.is_open() && SessionPatience::is_idle(*each.session, each.state())) {
+    } else if (is_idle(each)) {
       const uint64_t heard_ns = each.patience.heard_ns(*each.session);
       if (idle == nullptr || heard_ns < idle->patience.heard_ns(*idle->session)) idle = &each;
     }

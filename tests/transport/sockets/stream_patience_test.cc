@@ -75,6 +75,26 @@ class PatienceBodies : public ServerBodies {
     drain();
   }
 
+  // A session is over, and its client has not got all of the last reply.
+  void one_whose_reply_is_on_its_way_keeps_its_place() {
+    serve_replacing();
+    const Client begun = connect(), other = connect(), ending = connect();
+    begun->say("ha");
+    other->say("ha");
+    CHECK(run([&] { return clients.received_bytes.read() == 3 * 6 + 2 * 2; }));
+    ending->say("lend\nbye\n");
+    size_t heard_bytes = 0;
+    CHECK(run([&] {
+      heard_bytes += ending->hear_now().size();
+      return clients.sent_bytes.read() == 3 * 6 + shared.large.size() + 4;
+    }));
+    CHECK(is_refused());
+    heard_bytes += hear_all(ending).size();
+    LONGS_EQUAL(shared.large.size() + 4, heard_bytes);
+    CHECK_EQUAL(0, clients.connections_replaced.read());
+    drain();
+  }
+
   // A client waits for a place, and the drain begins.
   void a_successor_is_closed_by_the_end() {
     serve_replacing();
@@ -143,6 +163,8 @@ BP_GROUPS_OF_BOTH_BACKENDS(StreamPatience, PatienceBodies);
 BP_BOTH_BACKENDS(StreamPatience, ThePlaceOfASilentOneIsANewOnes, the_place_of_a_silent_one())
 BP_BOTH_BACKENDS(StreamPatience, TheLastOfACrowdIsServed, a_crowd_of_silent_ones())
 BP_BOTH_BACKENDS(StreamPatience, BusyOnesKeepTheirPlaces, busy_ones_keep_their_places())
+BP_BOTH_BACKENDS(StreamPatience, OneWhoseReplyIsOnItsWayKeepsItsPlace,
+                 one_whose_reply_is_on_its_way_keeps_its_place())
 BP_BOTH_BACKENDS(StreamPatience, TheEndClosesASuccessor, a_successor_is_closed_by_the_end())
 BP_BOTH_BACKENDS(StreamPatience, AnIdleOneIsClosed, an_idle_one_is_closed())
 BP_BOTH_BACKENDS(StreamPatience, HalfARequestIsEnded, half_a_request_is_ended())
