@@ -19,22 +19,8 @@ uint64_t payload_bytes(const BlockRequest& request) noexcept {
 
 }  // namespace
 
-BlockLimit::BlockLimit(LimitKind kind, EventLoop& loop, LimitCounters& counters) noexcept
-    : kind_(kind), loop_(loop), counters_(counters) {
-  reads_.create(loop, counters.reads, &BlockLimit::let_go, this);
-  writes_.create(loop, counters.writes, &BlockLimit::let_go, this);
-  set({});
-}
-
-void BlockLimit::set(const LimitRates& rates) noexcept {
-  rates_ = rates;
-  counters_.burst_ns.set(rates.burst_ms * kNsPerMs);
-  reads_.set(rates.reads());
-  writes_.set(rates.writes());
-}
-
 bool BlockLimit::try_pass(BlockRequest& request) noexcept {
-  return (is_read(request) ? reads_ : writes_).try_pass(request, payload_bytes(request));
+  return (is_read(request) ? reads() : writes()).try_pass(request, payload_bytes(request));
 }
 
 // A request goes on behind the limit of kind `passed`.
@@ -60,7 +46,7 @@ void BlockLimit::admit(BlockRequest& request, BlockLimit* of_listener) noexcept 
 void BlockLimit::let_go(void* self, RateWaiter& waiter) noexcept {
   const auto& limit = *static_cast<BlockLimit*>(self);
   auto& request = static_cast<BlockRequest&>(waiter);
-  request.trace.pass(kQueued, limit.loop_.now_ns());  // the volume begins to be waited for
+  request.trace.pass(kQueued, limit.loop().now_ns());  // the volume begins to be waited for
   go_on(request, limit.kind_);
 }
 

@@ -20,57 +20,35 @@
 #include <cstdint>
 
 #include "apps/blockd/block_request.h"
-#include "apps/blockd/limit_counters.h"
-#include "platform/units.h"
 #include "transport/loop/event_loop.h"
-#include "transport/loop/rate_limit_datapath.h"
+#include "transport/loop/limit_counters.h"
+#include "transport/loop/request_limit_datapath.h"
 
 namespace bedplate {
 
 enum class LimitKind : uint8_t { kVolume, kTenant, kListener };
 
-// 0: no limit.
-struct LimitRates {
-  uint64_t read_rate = 0;
-  uint64_t read_rate_bytes = 0;
-  uint64_t write_rate = 0;
-  uint64_t write_rate_bytes = 0;
-  uint64_t burst_ms = 100;
-
-  Rates reads() const noexcept { return {read_rate, read_rate_bytes, burst_ms * kNsPerMs}; }
-  Rates writes() const noexcept { return {write_rate, write_rate_bytes, burst_ms * kNsPerMs}; }
-  bool are_limited() const noexcept { return reads().is_limited() || writes().is_limited(); }
-};
-
-class BlockLimit {
+class BlockLimit : public RequestLimit {
  public:
-  // Requires: `loop` is that of the connections, and has two timers for it. Ownership: both outlive
-  // this object.
-  BlockLimit(LimitKind kind, EventLoop& loop, LimitCounters& counters) noexcept;
+  // Requires: `loop` is that of the connections, and has RequestLimit::kTimerCount timers for it.
+  // Ownership: both outlive this object.
+  BlockLimit(LimitKind kind, EventLoop& loop, LimitCounters& counters) noexcept
+      : RequestLimit(loop, counters, &BlockLimit::let_go, this), kind_(kind) {}
 
   // Hands a new request to its volume, now or when its limits allow. `of_listener`: nullptr: the
   // listener of its client has no limit.
   static void admit(BlockRequest& request, BlockLimit* of_listener) noexcept;
 
-  // Changes the rates (RateLimit::set), and submits requests that may go now.
-  void set(const LimitRates& rates) noexcept;
-  const LimitRates& rates() const noexcept { return rates_; }
   LimitKind kind() const noexcept { return kind_; }
-  uint64_t reads_waiting() const noexcept { return counters_.reads.waiting.read(); }
-  uint64_t writes_waiting() const noexcept { return counters_.writes.waiting.read(); }
 
   // Takes the requests of a connection out of the queues, and calls `removed(request)` for each.
   template <typename Removed>
   void remove(const nbd::Connection& connection, Removed&& removed) noexcept {
-    const auto is_its = [&connection](const RateWaiter& each) {
-      return static_cast<const BlockRequest&>(each).connection == &connection;
-    };
-    for (RateLimit* limit : {&reads_, &writes_}) {
-      if (!limit->has_waiting()) continue;
-      for (auto all = limit->remove(is_its); !all.is_empty();) {
-        removed(static_cast<BlockRequest&>(all.pop()));
-      }
-    }
+    RequestLimit::remove(
+        [&connection](const RateWaiter& each) {
+          return static_cast<const BlockRequest&>(each).connection == &connection;
+        },
+        [&removed](RateWaiter& each) { removed(static_cast<BlockRequest&>(each)); });
   }
 
  private:
@@ -79,11 +57,6 @@ class BlockLimit {
   bool try_pass(BlockRequest& request) noexcept;
 
   const LimitKind kind_;
-  const EventLoop& loop_;
-  LimitCounters& counters_;
-  LimitRates rates_;
-  RateLimit reads_;
-  RateLimit writes_;
 };
 
 }  // namespace bedplate

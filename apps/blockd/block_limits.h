@@ -33,7 +33,7 @@ class BlockLimits {
 
   // The timers that the limits need on the loop of the connections.
   static uint32_t timer_count(const std::vector<LimitPlan>& plans) noexcept {
-    return 2 * static_cast<uint32_t>(plans.size());
+    return RequestLimit::kTimerCount * static_cast<uint32_t>(plans.size());
   }
 
   // Makes a limit of each plan, with its counters. Requires: called once; `counters` has one for

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "alloc/keyed_cache_counters.h"
-#include "apps/blockd/limit_counters.h"
 #include "apps/blockd/nbd_counters.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/volume_counters.h"
@@ -18,6 +17,7 @@
 #include "transport/dpdk/net/net_counters.h"
 #include "transport/dpdk/port/port_counters.h"
 #include "transport/files/files.h"
+#include "transport/loop/limit_counters.h"
 #include "transport/loop/loop_counters.h"
 #include "transport/shm/endpoint/shm_counters.h"
 #include "transport/sockets/socket_counters.h"

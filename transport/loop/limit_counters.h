@@ -1,5 +1,5 @@
-// The counters of one limit of a block server (block_limit_datapath.h). Threads: the shard of the
-// connections writes, any thread or process reads.
+// The counters of a limit of reads and writes (request_limit_datapath.h). Threads: the loop's
+// writes, any thread or process reads.
 #pragma once
 
 #include "platform/cache_line.h"
