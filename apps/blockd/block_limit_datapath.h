@@ -39,8 +39,6 @@ class BlockLimit : public RequestLimit {
   // listener of its client has no limit.
   static void admit(BlockRequest& request, BlockLimit* of_listener) noexcept;
 
-  LimitKind kind() const noexcept { return kind_; }
-
   // Takes the requests of a connection out of the queues, and calls `removed(request)` for each.
   template <typename Removed>
   void remove(const nbd::Connection& connection, Removed&& removed) noexcept {

@@ -1,7 +1,7 @@
 // All limits of a block server: of its volumes, tenants and listeners (block_limit_datapath.h).
-// They are planned, and live as long as the server; only their rates change.
+// They are planned, and live as long as the server.
 //
-// Threads: the shard of the connections; find() and all(): any. Only create() allocates.
+// Threads: the shard of the connections; find(): any. Only create() allocates.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "apps/blockd/block_limit_datapath.h"
+#include "apps/services/service_limits.h"
 
 namespace bedplate {
 
@@ -21,16 +22,8 @@ struct LimitPlan {
   LimitRates rates = {};
 };
 
-class BlockLimits {
+class BlockLimits : public ServiceLimits {
  public:
-  // A limit, as operators see it.
-  struct Named {
-    Named(const LimitPlan& its_plan, EventLoop& loop, LimitCounters& counters) noexcept
-        : plan(its_plan), limit(its_plan.kind, loop, counters) {}
-    const LimitPlan& plan;
-    BlockLimit limit;
-  };
-
   // The timers that the limits need on the loop of the connections.
   static uint32_t timer_count(const std::vector<LimitPlan>& plans) noexcept {
     return RequestLimit::kTimerCount * static_cast<uint32_t>(plans.size());
@@ -42,18 +35,14 @@ class BlockLimits {
               EventLoop& loop);
 
   // nullptr: there is none.
-  BlockLimit* find(LimitKind kind, std::string_view name) noexcept;
-  std::deque<Named>& all() noexcept { return all_; }
-
-  // Whether any limit has a rate. If not, nothing waits.
-  bool are_on() const noexcept;
-  // Ends all limits, and submits all requests that wait.
-  void end() noexcept;
+  BlockLimit* find(LimitKind kind, std::string_view name) const noexcept {
+    return static_cast<BlockLimit*>(ServiceLimits::find(static_cast<uint8_t>(kind), name));
+  }
   // Gives the waiting requests of `connection` back to it (Connection::request_dropped).
   void drop_requests_of(nbd::Connection& connection) noexcept;
 
  private:
-  std::deque<Named> all_;  // a deque: limits do not move
+  std::deque<BlockLimit> limits_;  // a deque: limits do not move
 };
 
 }  // namespace bedplate

@@ -49,7 +49,7 @@ void BlockService::methods(ControlMethods& methods) {
                .result = "{\"listening\": BOOLEAN}",
                .help = "Accepts new clients, or refuses them; connected ones stay."},
               &call<&BlockService::set_listening>, this);
-  limit_methods(methods);
+  limit_methods_.add_to(methods);
 }
 
 // Refuses the call if no volume has the name that it gives.

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "platform/assert.h"
+#include "platform/short_name.h"
 
 namespace bedplate {
 namespace {
@@ -20,13 +21,6 @@ uint64_t lane_capacity(const BlockServerOptions& options) noexcept {
 uint64_t connection_stride(const BlockServerOptions& options) noexcept {
   return align_up(sizeof(nbd::Connection), kCacheLineBytes) +
          align_up(options.requests_per_connection * sizeof(BlockRequest), kCacheLineBytes);
-}
-
-// A name that was cut ends in its index, so no two volumes share an owner.
-std::string short_name(const std::string& name, size_t index) {
-  constexpr size_t kWholeMax = 48;
-  if (name.size() <= kWholeMax) return name;
-  return name.substr(0, kWholeMax) + "~" + std::to_string(index);
 }
 
 OwnerName volume_owner(const BlockServerOptions& options, size_t index) {
@@ -264,7 +258,7 @@ void BlockServer::set_read_only(size_t volume, bool is_read_only) noexcept {
   }
 }
 
-void BlockServer::set_limit(BlockLimit& limit, const LimitRates& rates) noexcept {
+void BlockServer::set_limit(RequestLimit& limit, const LimitRates& rates) noexcept {
   BP_ASSERT(is_own_thread() && !acceptor_.is_draining());
   limit.set(rates);
   environment_.limits = limits_.are_on() ? &limits_ : nullptr;

@@ -146,7 +146,7 @@ class BlockServer final : public PollSource {
   BlockLimits& limits() noexcept { return limits_; }
   // Changes one of limits(); takes effect with the next request, and for those that wait. Requires:
   // the server does not drain. Threads: the connections' shard.
-  void set_limit(BlockLimit& limit, const LimitRates& rates) noexcept;
+  void set_limit(RequestLimit& limit, const LimitRates& rates) noexcept;
 
   // Whether the drain is complete: no connection is open. Threads: any.
   bool is_drained() const noexcept { return acceptor_.is_drained(); }

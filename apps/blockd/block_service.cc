@@ -64,19 +64,6 @@ const char* counters_of(LimitKind kind) {
   return kSets[static_cast<size_t>(kind)];
 }
 
-// The address whose socket has this index: each address has one, "activation:" has the rest.
-const SocketAddress& address_of(const std::vector<SocketAddress>& addresses, size_t socket,
-                                size_t socket_count) {
-  BP_ASSERT(socket < socket_count && socket_count >= addresses.size());
-  const auto is_passed = [](const SocketAddress& each) {
-    return each.kind == SocketAddress::Kind::kActivation;
-  };
-  const auto passed = std::find_if(addresses.begin(), addresses.end(), is_passed);
-  const auto first = static_cast<size_t>(passed - addresses.begin());
-  const size_t more = socket_count - addresses.size();
-  return addresses[socket <= first ? socket : std::max(first, socket - std::min(socket, more))];
-}
-
 }  // namespace
 
 std::vector<uint32_t> BlockService::volume_shards(ServicePlan& plan) const {
@@ -117,21 +104,14 @@ BlockServerOptions BlockService::options(ServicePlan& plan) const {
   return options;
 }
 
-const std::vector<SocketAddress>& BlockService::addresses(const Configuration& all) const {
-  const bool is_elsewhere = all.is_first_process && !settings_.image_listen.empty();
-  return is_elsewhere ? settings_.image_listen : settings_.listen;
-}
-
 // Adds the limits of tenants and listeners. One without rates may get some later.
 void BlockService::add_limits(const Configuration& all, BlockServerOptions* options) const {
   for (const TenantSettings& tenant : settings_.tenants) {
     options->limits.push_back({LimitKind::kTenant, tenant.name, tenant.limits});
   }
   for (const SocketAddress& address : addresses(all)) {
-    LimitPlan& limit = options->limits.emplace_back(LimitKind::kListener, address.text());
-    for (const ListenerSettings& listener : settings_.listeners) {
-      if (listener.address == limit.name) limit.rates = listener.limits;
-    }
+    const std::string name = address.text();
+    options->limits.push_back({LimitKind::kListener, name, limits_of(settings_.listeners, name)});
   }
 }
 
@@ -325,7 +305,7 @@ Result<void> BlockService::create(ServiceContext& context) {
   BP_TRY_ASSIGN(const auto listeners, context.listeners("listen"));
   for (size_t i = 0; i < listeners.size(); ++i) {
     const std::string address =
-        address_of(addresses(context.configuration()), i, listeners.size()).text();
+        address_of_socket(addresses(context.configuration()), i, listeners.size()).text();
     server_.add_listener(listeners[i].number(),
                          server_.limits().find(LimitKind::kListener, address));
   }

@@ -15,6 +15,8 @@
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/stores/rbd_images.h"
 #include "apps/blockd/volume.h"
+#include "apps/services/limit_methods.h"
+#include "apps/services/listeners.h"
 #include "apps/services/service.h"
 
 namespace bedplate {
@@ -45,7 +47,9 @@ class BlockService final : public Service {
 
  private:
   // The addresses that it listens at.
-  const std::vector<SocketAddress>& addresses(const Configuration& all) const;
+  const std::vector<SocketAddress>& addresses(const Configuration& all) const {
+    return listened_addresses(all, settings_.listen, settings_.image_listen);
+  }
   void add_limits(const Configuration& all, BlockServerOptions* options) const;
   void plan_trace(ServicePlan& plan) const;
   void assign_shards(const Configuration& configuration, const std::vector<uint32_t>& shards);
@@ -56,16 +60,15 @@ class BlockService final : public Service {
   void set_read_only(ControlCall& call) noexcept;
   void hold_volume(ControlCall& call) noexcept;
   void set_listening(ControlCall& call) noexcept;
-  // These are in limit_methods.cc.
-  void limit_methods(ControlMethods& methods);
-  BlockLimit* find_limit(ControlCall& call) noexcept;
-  void list_limits(ControlCall& call) noexcept;
-  void set_limit(ControlCall& call) noexcept;
-  void end_limit(ControlCall& call) noexcept;
-  void change_limit(ControlCall& there, BlockLimit& limit, const LimitRates& rates) noexcept;
   // Implements BlockServer::OpenVolume.
   Result<void> open_volume(ServiceContext& context, size_t volume_index, Volume& volume);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
+
+  // By LimitKind.
+  static constexpr LimitMethods::Kind kLimitKinds[] = {
+      {"volume", "A volume's name; give one of volume, tenant and listener."},
+      {"tenant", "A name in [[blockd.tenant]]."},
+      {"listener", "An address of listen."}};
 
   BlockdSettings settings_;
   // Made by the last plan(). create() updates these three if a drive moves volumes.
@@ -79,6 +82,16 @@ class BlockService final : public Service {
   BlockServer server_;
   std::map<uint32_t, StreamSockets*> volume_sockets_;  // by shard
   std::atomic<bool> is_draining_{false};
+  LimitMethods limit_methods_{LimitMethods::Terms{
+      .service = "blockd",
+      .kinds = kLimitKinds,
+      .limits = &server_.limits(),
+      .drains = &is_draining_,
+      .change =
+          [](void* self, RequestLimit& limit, const LimitRates& rates) noexcept {
+            static_cast<BlockService*>(self)->server_.set_limit(limit, rates);
+          },
+      .context = this}};
 };
 
 }  // namespace bedplate

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "apps/blockd/limit_settings.h"
 #include "apps/blockd/stores/rbd_mapping.h"
 #include "apps/configuration/read_table.h"
+#include "apps/services/limit_settings.h"
 #include "apps/services/tls_keys.h"
 #include "platform/numa.h"
 #include "platform/units.h"
@@ -82,13 +82,6 @@ void check_cluster(ReadTable& read, const CephSettings& settings) {
   }
 }
 
-// The tables of [[blockd.`name`]] in the file, one for each of `count` settings; nullptr: some were
-// refused.
-const TomlNode* tables_of(const ReadTable& read, const char* name, size_t count) {
-  const TomlNode* all = find_child(read.node(), name);
-  return all != nullptr && all->children.size() == count ? all : nullptr;
-}
-
 // Checks that each volume's tenant exists, and that each tenant has a volume.
 void check_tenants(ReadTable& read, const BlockdSettings& settings) {
   for (const char* key : {"volume.tenant", "tenant", "tenant.name"}) {
@@ -112,25 +105,6 @@ void check_tenants(ReadTable& read, const BlockdSettings& settings) {
     read.refuse_at(find_child(tenants->children[i], "name")->position,
                    "\"name\" is \"" + name + "\", but no volume has this tenant",
                    "expected tenant = \"" + name + "\" in a [[blockd.volume]]");
-  }
-}
-
-// Checks that a listener with a limit listens.
-void check_listeners(ReadTable& read, const BlockdSettings& settings) {
-  for (const char* key : {"listen", "image_listen", "listener.address"}) {
-    if (read.was_refused(key)) return;
-  }
-  const TomlNode* listeners = tables_of(read, "listener", settings.listeners.size());
-  for (size_t i = 0; listeners != nullptr && i < settings.listeners.size(); ++i) {
-    const std::string& text = settings.listeners[i].address;
-    const auto is_it = [&text](const SocketAddress& address) { return address.text() == text; };
-    if (std::any_of(settings.listen.begin(), settings.listen.end(), is_it) ||
-        std::any_of(settings.image_listen.begin(), settings.image_listen.end(), is_it)) {
-      continue;
-    }
-    read.refuse_at(find_child(listeners->children[i], "address")->position,
-                   "\"address\" is \"" + text + "\", which is not in \"listen\"",
-                   "expected an address of \"listen\" or \"image_listen\", as it is there");
   }
 }
 
@@ -211,14 +185,6 @@ static void describe(ConfigurationTable& table, TenantSettings& settings) {
   table.table("limits", &settings.limits);
 }
 
-static void describe(ConfigurationTable& table, ListenerSettings& settings) {
-  table.text("address", &settings.address, 1, 255)
-      .required()
-      .unique()
-      .help("An address of `listen` or `image_listen`, whose clients share these limits.");
-  table.table("limits", &settings.limits);
-}
-
 static void describe(ConfigurationTable& table, CephSettings& settings) {
   table.addresses("monitors", &settings.monitors, 1, 16)
       .required()
@@ -266,10 +232,9 @@ void describe(ConfigurationTable& table, BlockdSettings& settings) {
   table.table("ceph", &settings.ceph);
   table.tables("volume", &settings.volumes, 1, 64);
   table.tables("tenant", &settings.tenants, 0, 64);
-  table.tables("listener", &settings.listeners, 0, 16);
   table.check([&settings](ReadTable& read) { check_ceph(read, settings); });
   table.check([&settings](ReadTable& read) { check_tenants(read, settings); });
-  table.check([&settings](ReadTable& read) { check_listeners(read, settings); });
+  describe_listeners(table, &settings.listeners, settings.listen, settings.image_listen);
 }
 
 }  // namespace bedplate

@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "apps/blockd/block_limit_datapath.h"
 #include "apps/blockd/stores/ceph_cluster.h"
 #include "apps/blockd/stores/nvme_drives.h"
 #include "apps/blockd/stores/store_queue_datapath.h"
 #include "apps/configuration/configuration.h"
 #include "apps/configuration/configuration_table.h"
+#include "apps/services/limit_settings.h"
 #include "pinned_pool/plan.h"
+#include "transport/loop/request_limit_datapath.h"
 #include "transport/sockets/socket_address.h"
 #include "transport/tls/tls_files.h"
 
@@ -50,12 +51,6 @@ struct VolumeSettings {
 // A [[blockd.tenant]]: a group of volumes with a limit for all of them together.
 struct TenantSettings {
   std::string name;
-  LimitRates limits = {};
-};
-
-// A [[blockd.listener]]: the limit of an address of `listen`.
-struct ListenerSettings {
-  std::string address;
   LimitRates limits = {};
 };
 

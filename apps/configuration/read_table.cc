@@ -33,4 +33,9 @@ void ReadTable::refuse_keys(std::initializer_list<const char*> keys, const std::
   }
 }
 
+const TomlNode* tables_of(const ReadTable& read, std::string_view name, size_t count) {
+  const TomlNode* const all = find_child(read.node(), name);
+  return all != nullptr && all->children.size() == count ? all : nullptr;
+}
+
 }  // namespace bedplate

@@ -13,6 +13,7 @@
 // (it allocates).
 #pragma once
 
+#include <cstddef>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -54,5 +55,9 @@ class ReadTable {
   const TomlNode& node_;
   ConfigurationProblems& problems_;
 };
+
+// The tables of [[`name`]] in `read`, in the file's order; nullptr: they are not `count`, because
+// some were refused, or there are none. Lifetime: that of the file's nodes.
+const TomlNode* tables_of(const ReadTable& read, std::string_view name, size_t count);
 
 }  // namespace bedplate

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "pinned_pool/pinned_pool.h"
+#include "platform/assert.h"
 #include "platform/environment.h"
 #include "platform/text_words.h"
 #include "platform/user.h"
@@ -143,6 +144,24 @@ void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Er
     if (auto given = give_file(address.path); !given.ok()) problems->push_back(given.error());
   }
   BP_ASSERT(is_valid());
+}
+
+const std::vector<SocketAddress>& listened_addresses(const Configuration& configuration,
+                                                     const std::vector<SocketAddress>& addresses,
+                                                     const std::vector<SocketAddress>& in_image) {
+  return configuration.is_first_process && !in_image.empty() ? in_image : addresses;
+}
+
+const SocketAddress& address_of_socket(const std::vector<SocketAddress>& addresses, size_t socket,
+                                       size_t socket_count) {
+  BP_ASSERT(socket < socket_count && socket_count >= addresses.size());
+  const auto is_passed = [](const SocketAddress& each) {
+    return each.kind == SocketAddress::Kind::kActivation;
+  };
+  const auto passed = std::find_if(addresses.begin(), addresses.end(), is_passed);
+  const auto first = static_cast<size_t>(passed - addresses.begin());
+  const size_t more = socket_count - addresses.size();
+  return addresses[socket <= first ? socket : std::max(first, socket - std::min(socket, more))];
 }
 
 std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeeds>& services,

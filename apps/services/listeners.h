@@ -6,6 +6,7 @@
 // (is_valid, after open and before the sockets are closed) 3. They are opened once. (open)
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -48,6 +49,16 @@ class Listeners {
   std::vector<Fd> sockets_;
   std::vector<std::string> paths_;
 };
+
+// The addresses at which a service listens: `in_image` in the first process of an image, unless it
+// is empty. Lifetime: that of the lists.
+const std::vector<SocketAddress>& listened_addresses(const Configuration& configuration,
+                                                     const std::vector<SocketAddress>& addresses,
+                                                     const std::vector<SocketAddress>& in_image);
+// The address whose socket has this index in Listeners::sockets(), of `socket_count`: each address
+// has one, `activation:` has the rest.
+const SocketAddress& address_of_socket(const std::vector<SocketAddress>& addresses, size_t socket,
+                                       size_t socket_count);
 
 // Opens the listening addresses of `services`. Returns, for each service, a Listeners object for
 // each of its keys, in order. Appends each problem to `problems`. Without `with_activation` it

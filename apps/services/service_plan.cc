@@ -5,6 +5,7 @@
 #include "alloc/confined_heap.h"
 #include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_file.h"
+#include "apps/services/listeners.h"
 #include "apps/services/service.h"
 #include "apps/services/tls_part.h"
 #include "platform/numa.h"
@@ -419,8 +420,8 @@ void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addr
     if (open == each->end() || !local_only.is_asked()) continue;
     return refuse("to listen at " + open->text(), local_only.answer, local_only.cure);
   }
-  const bool is_elsewhere = configuration_.is_first_process && !in_image.empty();
-  needs_.listens.push_back({key, is_elsewhere ? in_image : addresses, local_only, known.access});
+  needs_.listens.push_back(
+      {key, listened_addresses(configuration_, addresses, in_image), local_only, known.access});
   if (known.access.is_restricted) needs_.listens.back().access.user = configuration_.appliance.user;
 }
 

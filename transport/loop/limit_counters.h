@@ -23,7 +23,8 @@ inline void describe(CounterTable& table, LimitCounters& c) {
   table.histogram("read_wait_ns", c.reads.wait_ns, "ns",
                   "How long reads waited for this limit; a read that went on at once is left out.");
   table.gauge("write_rate", c.writes.operations_per_second, "requests",
-              "The most writes, flushes, trims and writes of zeroes in a second; 0: any number.");
+              "The most writes, and other requests that are no reads, in a second; 0: any "
+              "number.");
   table.gauge("write_rate_bytes", c.writes.bytes_per_second, "bytes",
               "The most bytes written in a second; 0: any number.");
   table.gauge("writes_waiting", c.writes.waiting, "requests",
