@@ -19,9 +19,10 @@ LayeredSocket::LayeredSocket(StreamSockets& sockets, StreamLayer* layer,
   socket_.send.context = callbacks.context;
 }
 
-int LayeredSocket::open(int fd) noexcept {
+int LayeredSocket::open(int fd, void* of_listener) noexcept {
   BP_ASSERT(!is_open() && fd >= 0);
   socket_.fd = fd;
+  listener_ = of_listener;
   if (const int outcome = sockets_.attach(socket_); outcome != 0) {
     socket_.fd = -1;
     return outcome;

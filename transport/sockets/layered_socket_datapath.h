@@ -42,6 +42,7 @@ class LayeredSocket final : public StreamPeer {
   bool is_open() const noexcept { return socket_.fd >= 0; }
   int fd() const noexcept override { return socket_.fd; }
   bool is_certified() const noexcept override { return is_layered() && layer_->is_certified(); }
+  void* listener() const noexcept override { return listener_; }
   // Whether the peer has begun the handshake of the layer, and not ended it.
   bool is_in_handshake() const noexcept { return is_layered() && layer_->is_in_handshake(); }
   // When the peer last took bytes of a send that lasts for more than a second; 0: unknown.
@@ -51,9 +52,9 @@ class LayeredSocket final : public StreamPeer {
   bool is_receiving() const noexcept { return socket_.receive.is_in_flight; }
   bool is_sending() const noexcept { return socket_.send.is_in_flight; }
 
-  // Takes over the connected socket `fd`. Returns 0; or an errno: then `fd` is still the caller's.
-  // Requires: !is_open().
-  int open(int fd) noexcept;
+  // Takes over the connected socket `fd`; listener() is `of_listener` from now on. Returns 0; or an
+  // errno: then `fd` is still the caller's. Requires: !is_open().
+  int open(int fd, void* of_listener = nullptr) noexcept;
   // From now on the bytes go through the layer. `early`: received bytes that belong to the layer,
   // at most StreamLayer::kEarlyBytesMax. Requires: has_layer(), !is_layered(); nothing is in
   // flight.
@@ -112,6 +113,7 @@ class LayeredSocket final : public StreamPeer {
   StreamLayer* layer_ = nullptr;  // own_layer_, once it is started
   void (*const said_end_)(void* context) noexcept;
   StreamSocket socket_;
+  void* listener_ = nullptr;
   bool is_attached_ = false;  // to the sockets; if it has a layer, the layer's socket is instead
 };
 

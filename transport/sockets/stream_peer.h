@@ -12,6 +12,8 @@ class StreamPeer {
   virtual int fd() const noexcept = 0;
   // Whether it has shown a certificate that one of the service's authorities signed.
   virtual bool is_certified() const noexcept = 0;
+  // What the service has given with the listener that it came through (StreamServer::add_listener).
+  virtual void* listener() const noexcept { return nullptr; }
 
  protected:
   ~StreamPeer() = default;

@@ -80,10 +80,10 @@ void StreamServer::make_parts() noexcept {
                     .context = this});
 }
 
-void StreamServer::add_listener(int fd) noexcept {
+void StreamServer::add_listener(int fd, void* of_service) noexcept {
   BP_REQUIRE(options_.loop != nullptr && fd >= 0,
              "a listener is added before create(), or is closed: StreamServer::add_listener");
-  acceptor_.add(fd);
+  acceptor_.add(fd, of_service);
 }
 
 void StreamServer::start() noexcept {
@@ -97,7 +97,7 @@ AcceptOutcome StreamServer::take(const AcceptedClient& client) noexcept {
   if (connection == nullptr) {
     return try_replace(client) ? AcceptOutcome::kTaken : AcceptOutcome::kNoPlace;
   }
-  if (connection->socket.open(client.fd) != 0) return AcceptOutcome::kTurnedAway;
+  if (connection->socket.open(client.fd, client.terms) != 0) return AcceptOutcome::kTurnedAway;
   free_.pop();
   begin(*connection, client.layer_use);
   return AcceptOutcome::kTaken;
@@ -151,7 +151,7 @@ bool StreamServer::try_replace(const AcceptedClient& client) noexcept {
   if (place == nullptr) return false;
   options_.counters->connections_replaced.add(1);
   const Successor before =
-      std::exchange(place->successor, {client.fd, client.layer_use, options_.loop->now_ns()});
+      std::exchange(place->successor, Successor{client, options_.loop->now_ns()});
   if (before.fd >= 0) {
     ::close(before.fd);  // nothing was read from it, so it is idle, too
   } else {
@@ -377,7 +377,7 @@ void StreamServer::close(Connection& connection) noexcept {
   if (next.fd >= 0) --successor_count_;
   acceptor_.closed();
   if (next.fd >= 0) {
-    if (!acceptor_.is_draining() && connection.socket.open(next.fd) == 0) {
+    if (!acceptor_.is_draining() && connection.socket.open(next.fd, next.terms) == 0) {
       return begin(connection, next.layer_use);
     }
     acceptor_.refuse(next.fd, AcceptOutcome::kTurnedAway);

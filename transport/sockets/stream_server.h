@@ -141,9 +141,9 @@ class StreamServer {
   }
 
   // Adds a listening socket; the layers say how its clients use them. `fd` stays the caller's, and
-  // open as long as the loop runs. Requires: create() was called, start() was not; at most
-  // kListenersMax.
-  void add_listener(int fd) noexcept;
+  // open as long as the loop runs. `of_service`: for the sessions of its clients
+  // (StreamPeer::listener). Requires: create() was called, start() was not; at most kListenersMax.
+  void add_listener(int fd, void* of_service = nullptr) noexcept;
   // Begins to listen. Threads: the shard's.
   void start() noexcept;
 
@@ -167,9 +167,7 @@ class StreamServer {
 
  private:
   // A client that replaces an idle one.
-  struct Successor {
-    int fd = -1;
-    LayerUse layer_use = LayerUse::kNone;
+  struct Successor : AcceptedClient {
     uint64_t since_ns = 0;
   };
   struct Connection : MayLinger {

@@ -54,8 +54,9 @@ class LayeredSocketBodies : public SocketsFixture {
     int fds[2];
     LONGS_EQUAL(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds));
     peer = Fd(fds[1]);
-    LONGS_EQUAL(0, socket->open(fds[0]));
+    LONGS_EQUAL(0, socket->open(fds[0], this));
     CHECK(socket->is_open() && socket->has_layer() && !socket->is_layered());
+    CHECK(socket->listener() == this);
   }
   template <typename Condition>
   bool run(Condition condition) {
