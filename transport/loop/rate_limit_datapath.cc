@@ -19,8 +19,11 @@ void RateLimit::create(EventLoop& loop, RateLimitCounters& counters,
 bool RateLimit::is_valid() const noexcept {
   const auto is_any = [](const RateWaiter&) { return true; };
   const auto count = waiting_.count(counters_->waiting.read(), is_any);
-  return count == counters_->waiting.read() && timer_.is_armed() == has_waiting() &&
-         (rates_.is_limited() || !has_waiting()) && operations_.is_valid() && bytes_.is_valid();
+  if (count != counters_->waiting.read() || !operations_.is_valid() || !bytes_.is_valid()) {
+    return false;
+  }
+  return is_letting_go_ ||
+         (timer_.is_armed() == has_waiting() && (rates_.is_limited() || !has_waiting()));
 }
 
 void RateLimit::set(const Rates& rates) noexcept {
@@ -51,8 +54,13 @@ bool RateLimit::try_pass(RateWaiter& waiter, uint64_t bytes) noexcept {
   waiter.waits_for_bytes = bytes;
   waiting_.push(waiter);
   counters_->waiting.add(1);
-  if (is_first) arm();
+  if (is_first && !is_letting_go_) arm();
   return false;
+}
+
+void RateLimit::charge(uint64_t bytes) noexcept {
+  BP_DCHECK(loop_->is_own_thread() && bytes <= TokenBucket::kCostMax);
+  bytes_.take(bytes);
 }
 
 void RateLimit::arm() noexcept {
@@ -63,6 +71,8 @@ void RateLimit::arm() noexcept {
 void RateLimit::timer_expired(void* self) noexcept { static_cast<RateLimit*>(self)->let_some_go(); }
 
 void RateLimit::let_some_go() noexcept {
+  if (is_letting_go_) return;  // called by let_go(): the loop below goes on
+  is_letting_go_ = true;
   while (has_waiting() && try_take(waiting_.first()->waits_for_bytes)) {
     RateWaiter& waiter = waiting_.pop();
     count_end_of_wait();
@@ -70,6 +80,7 @@ void RateLimit::let_some_go() noexcept {
     counters_->wait_ns.add(now_ns > waiter.waits_from_ns ? now_ns - waiter.waits_from_ns : 0);
     let_go_(context_, waiter);
   }
+  is_letting_go_ = false;
   if (has_waiting()) return arm();
   loop_->timers().cancel(timer_);
 }

@@ -5,12 +5,16 @@
 //     the timer expires:        while the first may go: take, let_go(first)
 //                               arm the timer for the one that is now the first
 //     set(rates):               the same as when the timer expires, by the new rates
+//     charge(bytes):            take, perhaps on credit: those behind wait until it is paid
 //
 // A request that wants more bytes than the burst goes when the bucket is full, and leaves a debt
-// (token_bucket.h). Nothing polls: while requests wait, the loop sleeps until the first may go.
+// (token_bucket.h). So does one whose bytes are known and charged only after it went. Nothing
+// polls: while requests wait, the loop sleeps until the first may go; after a charge it may wake
+// once too early.
 //
 // Invariants, which is_valid() checks: 1. The timer is armed exactly while requests wait. 2. Nobody
-// waits without a limit. 3. The counter of waiting requests is their number.
+// waits without a limit. 3. The counter of waiting requests is their number. 1 and 2 do not hold
+// during let_go().
 // Threads: the loop's. Nothing is allocated.
 #pragma once
 
@@ -60,9 +64,9 @@ class RateLimit {
   RateLimit& operator=(const RateLimit&) = delete;
 
   // It has no limit yet. `let_go(context, waiter)` is called for each that has waited, in their
-  // order, from the timer, set() or remove(), not from try_pass(). It may call try_pass() of other
-  // limits. Requires: called once; the loop has a service's timer for this. Ownership: all outlive
-  // this object.
+  // order, from the timer, set() or remove(), not from try_pass(). It may call all functions but
+  // set(), for the same waiter too. Requires: called once; the loop has a service's timer for this.
+  // Ownership: all outlive this object.
   void create(EventLoop& loop, RateLimitCounters& counters,
               void (*let_go)(void* context, RateWaiter& waiter) noexcept, void* context) noexcept;
 
@@ -75,6 +79,9 @@ class RateLimit {
   // Requires: `bytes` is at most TokenBucket::kCostMax; it does not wait anywhere. Cost: two
   // multiplications.
   bool try_pass(RateWaiter& waiter, uint64_t bytes) noexcept;
+  // Takes the bytes of a request that has passed without them. Requires: as try_pass(). Cost: a
+  // multiplication.
+  void charge(uint64_t bytes) noexcept;
 
   // Takes those out of the queue for which `is_meant(waiter)` is true, and returns them; the others
   // keep their order, and those that may go now go. Cost: a look at each.
@@ -110,6 +117,7 @@ class RateLimit {
   TokenBucket operations_;
   TokenBucket bytes_;
   Waiters waiting_;
+  bool is_letting_go_ = false;
   Timer timer_ = {&RateLimit::timer_expired, this};
 };
 

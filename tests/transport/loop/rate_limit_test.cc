@@ -29,6 +29,7 @@ TEST_GROUP(RateLimit) {
   std::vector<uint64_t> went;
   std::vector<Request> requests = std::vector<Request>(1000);
   uint64_t next = 0;
+  int asks_again_count = 0;  // how many of those that go ask at once for their next request
 
   void setup() override {
     EventLoopOptions options;
@@ -36,9 +37,14 @@ TEST_GROUP(RateLimit) {
     CHECK(loop->create(options).ok());
     loop->timers().reserve_more(1);
     const auto let_go = [](void* self, RateWaiter& waiter) noexcept {
-      static_cast<std::vector<uint64_t>*>(self)->push_back(static_cast<Request&>(waiter).number);
+      auto& its = *static_cast<TEST_GROUP_CppUTestGroupRateLimit*>(self);
+      const uint64_t number = static_cast<Request&>(waiter).number;
+      its.went.push_back(number);
+      if (its.asks_again_count == 0) return;
+      --its.asks_again_count;
+      if (its.limit.try_pass(waiter, 0)) its.went.push_back(number);
     };
-    limit.create(*loop, counters, let_go, &went);
+    limit.create(*loop, counters, let_go, this);
     went.reserve(requests.size());
   }
   // The next request, numbered from 0. Returns whether it goes at once.
@@ -133,6 +139,38 @@ TEST(RateLimit, OneThatExceedsTheBurstGoesAndTheOthersPay) {
   expect_went_in_order(2);
   pass(5 * kNsPerSecond);
   expect_went_in_order(3);
+}
+
+TEST(RateLimit, AChargeIsPaidBeforeTheNextGoes) {
+  limit.set({.bytes_per_second = 1000, .burst_ns = 100 * kNsPerMs});
+  CHECK(ask());
+  limit.charge(5000);
+  CHECK(!ask());
+  pass(4900 * kNsPerMs - 1);
+  expect_went_in_order(1);
+  pass(1);
+  expect_went_in_order(2);
+}
+
+TEST(RateLimit, OneThatWentMayAskAgainBehindTheOthers) {
+  limit.set({.operations_per_second = 10});
+  CHECK(ask());
+  CHECK(!ask());
+  CHECK(!ask());
+  asks_again_count = 2;
+  for (int i = 0; i < 4; ++i) pass(100 * kNsPerMs);
+  CHECK((went == std::vector<uint64_t>{0, 1, 2, 1, 2}));
+  CHECK_EQUAL(0, counters.waiting.read());
+}
+
+TEST(RateLimit, AnEndOfTheLimitLetsThoseGoThatAskAgain) {
+  limit.set({.operations_per_second = 10});
+  for (int i = 0; i < 3; ++i) ask();
+  asks_again_count = 2;
+  limit.set({});
+  CHECK((went == std::vector<uint64_t>{0, 1, 2, 1, 2}));
+  CHECK(limit.is_valid());
+  CHECK(loop->timers().next_deadline_ns() == TimerQueue::kNever);
 }
 
 TEST(RateLimit, AnEndOfTheLimitLetsAllGo) {
