@@ -36,6 +36,8 @@ struct Environment {
   Counters* counters = nullptr;
   const Facts* facts = nullptr;
   Stats* stats = nullptr;
+  bool is_limited =
+      false;  // a listener has a limit: each session asks its own (session_datapath.h)
 
   bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
 };

@@ -81,6 +81,7 @@ bool Session::is_valid() const noexcept {
   }
   if (keys_ != Keys::kAnswered && keys_bytes_ + keys_end_bytes_ > 0) return false;
   if (keys_bytes_ + keys_end_bytes_ > arrived().size()) return false;
+  if (has_turn_ && waits_for_ != nullptr) return false;
   if (item_ == nullptr) return true;
   return form_ != nullptr && form_->storing != Storing::kNone && item_->pins > 0 &&
          !item_->is_linked && item_->body_bytes == value_bytes_ + kLineEnd.size();
@@ -93,16 +94,18 @@ void Session::left() noexcept {
   item_ = nullptr;
   keys_ = Keys::kNone;
   keys_bytes_ = keys_end_bytes_ = 0;
+  give_up_turn();
 }
 
 StreamStep Session::work(uint64_t now_ns) noexcept {
   BP_DCHECK(environment_.is_own_thread());
   BP_KEEPS_VALID(*this);
   cache_.set_time(now_ns);
-  if (item_ == nullptr && keys_ == Keys::kNone) return taken_if(work_on_line());
+  if (item_ == nullptr && keys_ == Keys::kNone) return work_on_line();
   if (keys_ == Keys::kDropped) return taken_if(drop_keys());
   if (keys_ == Keys::kAnswered && keys_bytes_ == 0) return taken_if(find_keys());
-  item_ != nullptr ? end_storing() : answer_key();
+  if (item_ == nullptr) return answer_key();
+  end_storing();
   return StreamStep::kTaken;
 }
 
@@ -153,19 +156,19 @@ const char* Session::parse_meta(std::string_view line) noexcept {
   return "CLIENT_ERROR invalid mode for ms M token\r\n";
 }
 
-// Returns true if there was a line and, unless the value goes straight to its item, the value.
-bool Session::work_on_line() noexcept {
+// Takes a line with, unless it goes straight to its item, its value.
+StreamStep Session::work_on_line() noexcept {
   BP_DCHECK(item_ == nullptr && keys_ == Keys::kNone);
-  const char first = arrived().empty() ? '\0' : arrived().front();
-  if (first == kTlsHandshake) return end_foreign("TLS"), false;
-  if (first == kBinaryMagic) return refuse_binary(), false;
+  if (arrived().empty()) return StreamStep::kStarved;
+  static_assert(kTlsHandshake < ' ' && kBinaryMagic < ' ');
+  if (BP_UNLIKELY(arrived().front() < ' ') && end_other_protocol()) return StreamStep::kStarved;
   std::string_view line = arrived_line();
   const uint64_t line_bytes = line.size();
   if (line.empty()) {
-    if (!is_input_full()) return false;
-    if (begin_long_get()) return true;
+    if (!is_input_full()) return StreamStep::kStarved;
+    if (begin_long_get()) return StreamStep::kTaken;
     say("CLIENT_ERROR line too long\r\n");
-    return quit(), false;
+    return quit(), StreamStep::kStarved;
   }
   line.remove_suffix(line.ends_with(kLineEnd) ? 2 : 1);
   const std::string_view whole = line;
@@ -180,7 +183,7 @@ bool Session::work_on_line() noexcept {
                               : line_bytes > kLineMax ? kNoCommand
                                                       : parse(line);
   if (refusal != nullptr) {
-    if (is_of_http(whole)) return end_foreign("HTTP"), false;
+    if (is_of_http(whole)) return end_foreign("HTTP"), StreamStep::kStarved;
     take(line_bytes);
     if (refused_bytes_ > 0) skip(refused_bytes_);
     answer(refusal);
@@ -190,14 +193,15 @@ bool Session::work_on_line() noexcept {
     keys_end_bytes_ = static_cast<uint64_t>(arrived().data() + line_bytes - line.end());
     BP_DCHECK(keys_bytes_ + keys_end_bytes_ < line_bytes);  // the command comes before them
     take(line_bytes - keys_bytes_ - keys_end_bytes_);
-    answer_key();
+    return answer_key();
   } else {
     const uint64_t whole_bytes = line_bytes + value_bytes_ + kLineEnd.size();
     const bool has_value = form_->storing != Storing::kNone;
     if (has_value && value_bytes_ <= kDirectBytes && arrived().size() < whole_bytes) {
       want(whole_bytes);
-      return false;
+      return StreamStep::kStarved;
     }
+    if (BP_UNLIKELY(environment_.is_limited) && !may_execute()) return StreamStep::kWaits;
     take(line_bytes);
     if (!has_value) {
       form_->meta == meta_get ? answered(environment_.counters->get_ns, kKindGet)
@@ -206,13 +210,18 @@ bool Session::work_on_line() noexcept {
     BP_DCHECK(form_->execute != nullptr);
     (this->*form_->execute)();
   }
-  return true;
+  return StreamStep::kTaken;
 }
 
-void Session::refuse_binary() noexcept {
+// Ends the session if what has arrived begins as another protocol does. Returns whether it does.
+bool Session::end_other_protocol() noexcept {
+  const char first = arrived().front();
+  if (first == kTlsHandshake) return end_foreign("TLS"), true;
+  if (first != kBinaryMagic) return false;
   environment_.counters->binary_refused.add(1);
   say(kNoBinary);
   quit();
+  return true;
 }
 
 // ---- reading ------------------------------------------------------------------------------------
@@ -278,7 +287,7 @@ void Session::end_get() noexcept {
   answered(environment_.counters->get_ns, kKindGet);
 }
 
-void Session::answer_key() noexcept {
+StreamStep Session::answer_key() noexcept {
   BP_DCHECK(keys_ == Keys::kAnswered && keys_bytes_ > 0 && item_ == nullptr);
   std::string_view keys = arrived().substr(0, keys_bytes_);
   const std::string_view key = take_word(&keys);
@@ -286,9 +295,10 @@ void Session::answer_key() noexcept {
     say(kBadLine);
     keys_ = Keys::kDropped;
     keys_bytes_ = keys_end_bytes_ = 0;
-    return;
+    return StreamStep::kTaken;
   }
   if (!key.empty()) {
+    if (BP_UNLIKELY(environment_.is_limited) && !may_answer(key)) return StreamStep::kWaits;
     CacheItem* item = cache_.find(key);
     environment_.counters->count_get(item != nullptr);
     if (BP_UNLIKELY(form_->get != kGet)) {
@@ -301,6 +311,7 @@ void Session::answer_key() noexcept {
   take(keys_bytes_ - keys.size());
   keys_bytes_ = keys.size();
   if (keys_bytes_ == 0 && keys_end_bytes_ > 0) end_get();
+  return StreamStep::kTaken;
 }
 
 // Answers a key of a get that touches its item, or says its version.

@@ -1,13 +1,15 @@
 // A client's session: memcached's commands and their answers, over StreamSession.
 //
 // items_datapath.h has the work of commands on the cache. A value too large for the buffer is
-// received straight into its item.
+// received straight into its item. If listeners have limits, a session waits for its turn before a
+// command or a key of a get (session_limits_datapath.cc).
 #pragma once
 
 #include "apps/kvd/items_datapath.h"
 #include "apps/kvd/meta_commands_datapath.h"
 #include "apps/kvd/meta_request_datapath.h"
 #include "platform/text_words.h"
+#include "transport/loop/request_limit_datapath.h"
 #include "transport/sockets/stream_session_datapath.h"
 
 namespace bedplate::kvd {
@@ -21,11 +23,12 @@ inline constexpr const char* kRequestKinds = "get|set|other";
 // Invariants, which is_valid() checks before and after each step: 1. A command is set while its
 // keys or its value are being processed. 2. The bytes of complete keys, and of their line's end
 // once it has come, lie within arrived(); without a get both are 0. 3. An item that receives its
-// value is pinned, not linked, and has that value's length.
+// value is pinned, not linked, and has that value's length. 4. It does not wait for a turn that it
+// has.
 //
-// Other assertions check: 4. Only the loop's thread works on the session. (is_own_thread, in each
-// step) 5. An item that a reply lends is linked: nobody writes it. (answer_text)
-class Session final : public StreamSession {
+// Other assertions check: 5. Only the loop's thread works on the session. (is_own_thread, in each
+// step) 6. An item that a reply lends is linked: nobody writes it. (answer_text)
+class Session final : public StreamSession, private RateWaiter {
  public:
   static constexpr uint32_t kBufferBytes = 16 * 1024;  // longer lines but gets end the session
   static constexpr uint32_t kDirectBytes = 4 * 1024;   // longer values skip the buffer
@@ -35,6 +38,10 @@ class Session final : public StreamSession {
         environment_(environment),
         cache_(*environment.cache),
         items_(environment) {}
+
+  // The let_go() of the limits of listeners, on `loop`. If a listener has a limit, that is what
+  // StreamPeer::listener() returns for its clients, as a RequestLimit.
+  static void turn_came(void* loop, RateWaiter& waiter) noexcept;
 
   bool is_valid() const noexcept;
 
@@ -58,6 +65,7 @@ class Session final : public StreamSession {
     Syntax syntax = Syntax::kWords;
     MetaCommand* meta = nullptr;  // kMeta, and the line has no value behind it
 
+    bool is_change() const noexcept;  // it may change items
     static constexpr Form of_get(std::string_view word, std::string_view words, int get) noexcept {
       return {.word = word, .words = words, .get = static_cast<uint8_t>(get)};
     }
@@ -76,19 +84,19 @@ class Session final : public StreamSession {
   void released(void* item) noexcept override { cache_.release(*static_cast<CacheItem*>(item)); }
   void left() noexcept override;
 
-  bool work_on_line() noexcept;
+  StreamStep work_on_line() noexcept;
   const char* parse(std::string_view line) noexcept;
   const char* parse_meta(std::string_view line) noexcept;
   bool read_word(char kind, std::string_view word) noexcept;
   void answer(std::string_view text) noexcept {
     if (reply_ != Reply::kNone) say(text);
   }
-  void refuse_binary() noexcept;
+  bool end_other_protocol() noexcept;
   const char* parse_keys(std::string_view* line) noexcept;
   bool begin_long_get() noexcept;
   bool find_keys() noexcept;
   bool drop_keys() noexcept;
-  void answer_key() noexcept;
+  StreamStep answer_key() noexcept;
   void end_get() noexcept;
   void answer_more(CacheItem* item) noexcept;
   void answer_text(CacheItem& item, std::string_view text) noexcept;
@@ -108,6 +116,11 @@ class Session final : public StreamSession {
   void say_no_op() noexcept { answer("MN\r\n"); }
   void answer_stats() noexcept;
   void quit() noexcept { end(); }
+  // These are in session_limits_datapath.cc. They are called only while a listener has a limit.
+  bool may_answer(std::string_view key) noexcept;
+  bool may_execute() noexcept;
+  bool take_turn(RateLimit& rate) noexcept;
+  void give_up_turn() noexcept;
 
   const Environment& environment_;
   KeyedCache& cache_;
@@ -127,9 +140,11 @@ class Session final : public StreamSession {
   MetaRequest request_;                                      // of a meta command
   enum class Keys : uint8_t { kNone, kAnswered, kDropped };  // kDropped: the rest of a bad line
   Keys keys_ = Keys::kNone;
-  uint64_t keys_bytes_ = 0;      // bytes of complete keys, at the front of arrived()
-  uint64_t keys_end_bytes_ = 0;  // bytes of the line's end after them; 0: it has not come
-  CacheItem* item_ = nullptr;    // the item that receives its value
+  uint64_t keys_bytes_ = 0;         // bytes of complete keys, at the front of arrived()
+  uint64_t keys_end_bytes_ = 0;     // bytes of the line's end after them; 0: it has not come
+  CacheItem* item_ = nullptr;       // the item that receives its value
+  RateLimit* waits_for_ = nullptr;  // it is in this queue
+  bool has_turn_ = false;           // its turn has come, and the step that waited for it has not
   char request_memory_[MetaRequest::kMemoryBytes];
   char input_[kBufferBytes];
   char output_[kBufferBytes];

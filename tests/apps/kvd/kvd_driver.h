@@ -45,6 +45,7 @@ class Client {
   std::string say(std::string_view text, size_t piece_max = SIZE_MAX) {
     return peer().say(text, piece_max);
   }
+  std::string take() { return peer().take(); }
 
  private:
   testing::SessionPeer& peer() {

@@ -1,0 +1,88 @@
+// The wait of a session for the limit of its listener (transport/loop/request_limit_datapath.h).
+//
+//     a step, before a command or a key of a get:
+//       its turn has come, or try_pass() lets it go:   charge() the bytes of the value; go on
+//       else:                                          take nothing; the session waits
+//     turn_came():   resume(): the same step runs again, and has the turn
+//     left():        out of the queue
+//
+// A session waits in one queue at a time, with its first request that may not go: its requests keep
+// their order, and clients of a listener take turns. The bytes of a value are known when the
+// request goes. They are charged then, perhaps on credit, and the requests behind it wait until
+// they are paid: so a value that has changed during the wait counts as it is sent.
+//
+// A command that may change items counts as a write, any other, and each key of a get, as a read. A
+// refused line counts as nothing.
+#include "apps/kvd/session_datapath.h"
+
+#include <utility>
+
+namespace bedplate::kvd {
+namespace {
+
+// The bytes of the present value of `key`; 0: there is none.
+uint64_t value_bytes_of(KeyedCache& cache, std::string_view key) noexcept {
+  CacheItem* const item = cache.peek(key);
+  return item == nullptr ? 0 : value_of(*item).size();
+}
+
+// nullptr: its listener has none.
+RequestLimit* limit_of(const StreamPeer* peer) noexcept {
+  return peer == nullptr ? nullptr : static_cast<RequestLimit*>(peer->listener());
+}
+
+}  // namespace
+
+bool Session::Form::is_change() const noexcept {
+  return storing != Storing::kNone || execute == &Session::count || execute == &Session::touch ||
+         execute == &Session::remove || execute == &Session::flush || meta == meta_delete ||
+         meta == meta_count;
+}
+
+// Whether a key of a get may be answered now; if not, the session waits.
+bool Session::may_answer(std::string_view key) noexcept {
+  RequestLimit* const limit = limit_of(peer());
+  if (limit == nullptr) return true;
+  if (!take_turn(limit->reads())) return false;
+  limit->reads().charge(value_bytes_of(cache_, key));
+  return true;
+}
+
+// The same for the current command, which is no get.
+bool Session::may_execute() noexcept {
+  RequestLimit* const limit = limit_of(peer());
+  if (limit == nullptr) return true;
+  RateLimit& rate = form_->is_change() ? limit->writes() : limit->reads();
+  if (!take_turn(rate)) return false;
+  if (form_->storing != Storing::kNone) rate.charge(value_bytes_);
+  if (form_->meta == meta_get && request_.has('v')) {
+    rate.charge(value_bytes_of(cache_, request_.key));
+  }
+  return true;
+}
+
+bool Session::take_turn(RateLimit& rate) noexcept {
+  BP_DCHECK(waits_for_ == nullptr);
+  if (std::exchange(has_turn_, false) || rate.try_pass(*this, 0)) return true;
+  waits_for_ = &rate;
+  return false;
+}
+
+void Session::turn_came(void* loop, RateWaiter& waiter) noexcept {
+  auto& session = static_cast<Session&>(waiter);
+  BP_DCHECK(session.waits_for_ != nullptr);
+  session.waits_for_ = nullptr;
+  session.has_turn_ = true;
+  session.resume(static_cast<const EventLoop*>(loop)->now_ns());
+}
+
+// The client has left: its place in the queue is another's.
+void Session::give_up_turn() noexcept {
+  has_turn_ = false;
+  RateLimit* const rate = std::exchange(waits_for_, nullptr);
+  if (rate == nullptr) return;
+  (void)rate->remove([this](const RateWaiter& each) { return &each == this; });
+  resume(cache_.now_ns());
+}
+
+}  // namespace bedplate::kvd
