@@ -5,6 +5,8 @@
 
 #include "apps/boot/service_context.h"
 #include "apps/services/service_plan.h"
+#include "platform/assert.h"
+#include "platform/short_name.h"
 
 namespace bedplate {
 
@@ -22,12 +24,36 @@ Result<void> KvService::plan(ServicePlan& plan) {
       plan.placement(settings_.shard));
   plan.connections(settings_.shard, settings_.max_connections, "max_connections");
   plan.counters<kvd::Counters>("kvd");
+  plan_limits(plan);
   plan.tls(settings_.shard, settings_.max_connections, settings_.tls);
   plan.listen("listen", settings_.listen, settings_.image_listen);
   plan.trace({.kinds = kvd::kRequestKinds, .stations = StreamSession::kTraceStations});
   plan.messages(settings_.shard);
   plan.message("get");
   plan.sources(settings_.shard, 1);
+  return {};
+}
+
+void KvService::plan_limits(ServicePlan& plan) {
+  limit_names_.clear();
+  for (const SocketAddress& address : addresses(plan.configuration())) {
+    limit_names_.push_back(address.text());
+    plan.timers(settings_.shard, RequestLimit::kTimerCount);
+    plan.counters<LimitCounters>(kLimitSet,
+                                 short_name(limit_names_.back(), limit_names_.size() - 1));
+  }
+}
+
+Result<void> KvService::create_limits(ServiceContext& context) {
+  EventLoop& loop = context.loop(settings_.shard);
+  for (size_t i = 0; i < limit_names_.size(); ++i) {
+    BP_TRY_ASSIGN(const auto counters,
+                  context.counters<LimitCounters>(kLimitSet, short_name(limit_names_[i], i)));
+    RequestLimit& limit =
+        own_limits_.emplace_back(loop, *counters, &kvd::Session::turn_came, &loop);
+    limit.set(limits_of(settings_.listeners, limit_names_[i]));
+    limits_.add(0, limit_names_[i], limit);
+  }
   return {};
 }
 
@@ -50,6 +76,7 @@ Result<void> KvService::create(ServiceContext& context) {
                  .key_offset_bytes = kvd::kValueWord.size(),
                  .counters = &counters->cache});
   BP_DCHECK(environment_.loop == nullptr);  // create() runs once
+  BP_TRY(create_limits(context));
   facts_ = {.pid = static_cast<uint64_t>(getpid()),
             .started_ns = monotonic_ns(),
             .connections_max = settings_.max_connections,
@@ -59,21 +86,45 @@ Result<void> KvService::create(ServiceContext& context) {
                   .cache = &cache_,
                   .counters = counters,
                   .facts = &facts_,
-                  .stats = &stats_.emplace(facts_, *counters)};
+                  .stats = &stats_.emplace(facts_, *counters),
+                  .is_limited = limits_.are_on()};
   server_.create<kvd::Session>({.name = "kvd",
                                 .loop = &context.loop(settings_.shard),
                                 .sockets = &context.sockets(settings_.shard),
                                 .counters = &counters->clients,
                                 .silence_ns_max = settings_.client_timeout_s * kNsPerSecond,
+                                .answer_ns_max = 0,  // only limits make answers wait
                                 .trace = trace,
                                 .layers = tls},
                                connections, environment_);
-  for (const Fd& socket : listening) server_.add_listener(socket.number());
+  for (size_t i = 0; i < listening.size(); ++i) {
+    const SocketAddress& address =
+        address_of_socket(addresses(context.configuration()), i, listening.size());
+    server_.add_listener(listening[i].number(), limits_.find(0, address.text()));
+  }
   message_gets_.create({.messenger = messenger,
                         .question = get,
                         .lent_bytes_max = settings_.cache_bytes / 8,
                         .dropped = &counters->messages_dropped});
   return context.add_source(settings_.shard, message_gets_, 64);
+}
+
+void KvService::set_limit(RequestLimit& limit, const LimitRates& rates) noexcept {
+  BP_ASSERT(environment_.is_own_thread());
+  limit.set(rates);
+  environment_.is_limited = limits_.are_on();
+}
+
+void KvService::end_limits() noexcept {
+  BP_ASSERT(environment_.is_own_thread());
+  limits_.end();
+  environment_.is_limited = false;
+}
+
+void KvService::request_drain() noexcept {
+  is_draining_ = true;
+  limits_.all().front().limit.loop().submit(end_limits_call_);
+  server_.request_drain();
 }
 
 }  // namespace bedplate

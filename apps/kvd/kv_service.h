@@ -6,12 +6,20 @@
 // (transport/sockets/stream_session_datapath.h).
 #pragma once
 
+#include <atomic>
+#include <deque>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "alloc/keyed_cache_datapath.h"
 #include "apps/kvd/kv_settings.h"
 #include "apps/kvd/message_gets_datapath.h"
+#include "apps/services/limit_methods.h"
+#include "apps/services/listeners.h"
 #include "apps/services/service.h"
+#include "apps/services/service_limits.h"
+#include "transport/loop/request_limit_datapath.h"
 
 namespace bedplate {
 
@@ -24,10 +32,24 @@ class KvService final : public Service {
   void start(uint32_t shard) noexcept override {
     if (shard == settings_.shard) server_.start();
   }
-  void request_drain() noexcept override { server_.request_drain(); }
+  void methods(ControlMethods& methods) override { limit_methods_.add_to(methods); }
+  void request_drain() noexcept override;
   bool is_drained() const noexcept override { return server_.is_drained(); }
 
  private:
+  static constexpr const char* kLimitSet = "listener_limits";
+  static constexpr LimitMethods::Kind kLimitKinds[] = {{"listener", "An address of listen."}};
+
+  // The addresses that it listens at. Each has a limit, perhaps without rates.
+  const std::vector<SocketAddress>& addresses(const Configuration& all) const {
+    return listened_addresses(all, settings_.listen, settings_.image_listen);
+  }
+  void plan_limits(ServicePlan& plan);
+  Result<void> create_limits(ServiceContext& context);
+  // These run on the shard. A drain ends all limits, so that all requests are answered.
+  void set_limit(RequestLimit& limit, const LimitRates& rates) noexcept;
+  void end_limits() noexcept;
+
   KvSettings settings_;
   KeyedCache cache_;
   kvd::Facts facts_;
@@ -35,6 +57,24 @@ class KvService final : public Service {
   kvd::Environment environment_;
   kvd::MessageGets message_gets_{environment_};
   StreamServer server_;
+
+  std::vector<std::string> limit_names_;  // of the last plan
+  std::deque<RequestLimit> own_limits_;   // a deque: limits do not move
+  ServiceLimits limits_;
+  std::atomic<bool> is_draining_{false};
+  LoopCall end_limits_call_ = {
+      .function = [](void* self) noexcept { static_cast<KvService*>(self)->end_limits(); },
+      .context = this};
+  LimitMethods limit_methods_{LimitMethods::Terms{
+      .service = "kvd",
+      .kinds = kLimitKinds,
+      .limits = &limits_,
+      .drains = &is_draining_,
+      .change =
+          [](void* self, RequestLimit& limit, const LimitRates& rates) noexcept {
+            static_cast<KvService*>(self)->set_limit(limit, rates);
+          },
+      .context = this}};
 };
 
 }  // namespace bedplate

@@ -2,6 +2,7 @@
 
 #include "alloc/keyed_cache_datapath.h"
 #include "apps/configuration/configuration_table.h"
+#include "apps/services/limit_settings.h"
 #include "apps/services/tls_keys.h"
 #include "transport/sockets/stream_server.h"
 
@@ -29,6 +30,7 @@ void describe(ConfigurationTable& table, KvSettings& settings) {
       .help("A client over TCP is disconnected when its host does not respond, or it does not "
             "read its replies, for this long. 0: never.");
   describe_tls_keys(table, &settings.tls, {.page = "kvd.md#tls"});
+  describe_listeners(table, &settings.listeners, settings.listen, settings.image_listen);
 }
 
 }  // namespace bedplate

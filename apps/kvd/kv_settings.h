@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "apps/services/limit_settings.h"
 #include "platform/units.h"
 #include "transport/sockets/socket_address.h"
 #include "transport/tls/tls_files.h"
@@ -20,6 +21,7 @@ struct KvSettings {
   uint32_t max_connections = 256;
   uint32_t client_timeout_s = 60;
   TlsFiles tls;
+  std::vector<ListenerSettings> listeners;
 };
 
 class ConfigurationTable;

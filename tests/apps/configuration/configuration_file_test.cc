@@ -206,6 +206,9 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     if (key.name.starts_with("blockd.listener.")) {
       text += "[[blockd.listener]]\naddress = \"tcp:127.0.0.1:10809\"\n";
     }
+    if (key.name.starts_with("kvd.listener.")) {
+      text += "[[kvd.listener]]\naddress = \"unix:/kvd\"\n";
+    }
     if (key.name.starts_with("blockd.ceph.")) {
       text += "[[blockd.volume]]\nname = \"image\"\nrbd = \"pool/image\"\n"
               "[blockd.ceph]\nmonitors = [\"tcp:10.0.0.1:6789\"]\nuser = \"bed\"\n"
@@ -222,7 +225,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(113, checked);
+  LONGS_EQUAL(114, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

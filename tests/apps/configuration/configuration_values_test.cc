@@ -69,7 +69,7 @@ TEST(ConfigurationValues, IntegersKeepTheirLimits) {
         key.name.starts_with("process.") || key.name.starts_with("verbs.") ||
         key.name.starts_with("tsrelay.") || key.name.starts_with("blockd.ceph.") ||
         key.name.starts_with("blockd.tenant.") || key.name.starts_with("blockd.listener.") ||
-        key.name.starts_with("blockd.volume.rbd");
+        key.name.starts_with("blockd.volume.rbd") || key.name.starts_with("kvd.listener.");
     if (key.type != "integer" || is_elsewhere) continue;
     const size_t dot = key.name.rfind('.');
     const std::string table = key.name.substr(0, dot), name = key.name.substr(dot + 1);
