@@ -148,8 +148,12 @@ const char* Session::parse(std::string_view line) noexcept {
 // if its length is known.
 const char* Session::parse_meta(std::string_view line) noexcept {
   const std::string_view key = take_word(&line);
+  if (key.empty()) return kBadLine;
   const bool has_value = form_->storing != Storing::kNone;
-  if (key.empty() || (has_value && !read_word('b', take_word(&line)))) return kBadLine;
+  if (has_value) {
+    const std::string_view bytes = take_word(&line);
+    if (bytes.empty() || !read_word('b', bytes)) return kBadLine;
+  }
   const char* const fault = request_.parse(key, line, request_memory_);
   if (has_value) refused_bytes_ = value_bytes_ + kLineEnd.size();
   if (fault != nullptr || !has_value || meta_store_terms(request_, &terms_)) return fault;
