@@ -185,7 +185,7 @@ CacheItem* meta_count(const Environment& environment, const MetaRequest& request
     return say(code, request, reply);
   }
   const bool has_value = request.has('v');
-  TextWriter nowhere{{}};
+  TextWriter nowhere(std::span<char>{});
   TextWriter& said = request.has('q') ? nowhere : reply;
   has_value ? said.text("VA ").number(digits.size()) : said.text("HD");
   for (const char letter : request.order()) {
