@@ -82,16 +82,18 @@ void check_cluster(ReadTable& read, const CephSettings& settings) {
   }
 }
 
-// Checks that each volume's tenant exists, and that each tenant has a volume.
+// Checks that each volume's tenant exists, and that each tenant has a volume. A name that an
+// earlier table has, too, was refused and is empty.
 void check_tenants(ReadTable& read, const BlockdSettings& settings) {
   for (const char* key : {"volume.tenant", "tenant", "tenant.name"}) {
     if (read.was_refused(key)) return;
   }
+  const TomlNode* volumes = tables_of(read, "volume", settings.volumes.size());
+  if (volumes == nullptr) return;
   std::set<std::string> names, used;
   for (const TenantSettings& tenant : settings.tenants) names.insert(tenant.name);
   for (const VolumeSettings& volume : settings.volumes) used.insert(volume.tenant);
-  const TomlNode* volumes = tables_of(read, "volume", settings.volumes.size());
-  for (size_t i = 0; volumes != nullptr && i < settings.volumes.size(); ++i) {
+  for (size_t i = 0; i < settings.volumes.size(); ++i) {
     const std::string& name = settings.volumes[i].tenant;
     if (name.empty() || names.count(name) != 0) continue;
     read.refuse_at(find_child(volumes->children[i], "tenant")->position,
@@ -101,7 +103,7 @@ void check_tenants(ReadTable& read, const BlockdSettings& settings) {
   const TomlNode* tenants = tables_of(read, "tenant", settings.tenants.size());
   for (size_t i = 0; tenants != nullptr && i < settings.tenants.size(); ++i) {
     const std::string& name = settings.tenants[i].name;
-    if (used.count(name) != 0) continue;
+    if (name.empty() || used.count(name) != 0) continue;
     read.refuse_at(find_child(tenants->children[i], "name")->position,
                    "\"name\" is \"" + name + "\", but no volume has this tenant",
                    "expected tenant = \"" + name + "\" in a [[blockd.volume]]");

@@ -8,7 +8,8 @@
 namespace bedplate {
 namespace {
 
-// Checks that a listener with a limit listens.
+// Checks that a listener with a limit listens. The address of an earlier table was refused here, and
+// is empty.
 void check_listeners(ReadTable& read, const std::vector<ListenerSettings>& all,
                      const std::vector<SocketAddress>& listen,
                      const std::vector<SocketAddress>& image_listen) {
@@ -19,7 +20,7 @@ void check_listeners(ReadTable& read, const std::vector<ListenerSettings>& all,
   for (size_t i = 0; listeners != nullptr && i < all.size(); ++i) {
     const std::string& text = all[i].address;
     const auto is_it = [&text](const SocketAddress& address) { return address.text() == text; };
-    if (std::any_of(listen.begin(), listen.end(), is_it) ||
+    if (text.empty() || std::any_of(listen.begin(), listen.end(), is_it) ||
         std::any_of(image_listen.begin(), image_listen.end(), is_it)) {
       continue;
     }

@@ -352,10 +352,13 @@ TEST(Configuration, TenantsAndListenersOfLimitsExist) {
       file_with({}) + "[[blockd.listener]]\naddress = \"tcp:127.0.0.1:10810\"\n");
   ACCEPTED(file_with(9, "listen = [\"tcp:127.0.0.1:10809\"]\nimage_listen = [\"unix:/nbd\"]") +
            "[[blockd.listener]]\naddress = \"unix:/nbd\"\n");
-  // A mistake in a tenant's name is told once.
-  LONGS_EQUAL(1, refusals(file_with(12, "bytes = 4096\ntenant = \"acme\"") +
-                          "[[blockd.tenant]]\nname = \"ACME\"\n")
-                     .size());
+  // A mistake in a tenant's name is told once, and so are two tables of one name or address.
+  const std::string acme = file_with(12, "bytes = 4096\ntenant = \"acme\"");
+  const char* const tenant = "[[blockd.tenant]]\nname = \"acme\"\n";
+  const char* const listener = "[[blockd.listener]]\naddress = \"tcp:127.0.0.1:10809\"\n";
+  LONGS_EQUAL(1, refusals(acme + "[[blockd.tenant]]\nname = \"ACME\"\n").size());
+  LONGS_EQUAL(1, refusals(acme + tenant + tenant).size());
+  LONGS_EQUAL(1, refusals(file_with({}) + listener + listener).size());
 }
 
 TEST(Configuration, RefusesMissingKeysAtTheirTable) {
