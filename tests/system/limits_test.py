@@ -1,4 +1,4 @@
-"""Limits of volumes, tenants and listeners of blockd, changed by `ctl` while clients read and write.
+"""Limits of volumes, tenants and listeners of blockd, changed by `ctl` while clients use them.
 
 No test waits for a budget. A read of 4 MiB at 4 KiB a second leaves a debt of a quarter of an hour:
 further reads go when the limit is changed.
@@ -51,7 +51,7 @@ def requests_wait_for_their_volume(box, layout):
         client.greet().go("ram0")
         other.greet().go("other")
         spent(client, 3)
-        wait_for(lambda: limits_of(appliance, "volume", "ram0")["reads_waiting"] == 3, "three reads")
+        wait_for(lambda: limits_of(appliance, "volume", "ram0")["reads_waiting"] == 3, "3 reads")
         expect_silence(client)
         spent(other, 1)
         expect(other.reply().error, 0, "a read of another volume")
@@ -157,7 +157,8 @@ def bad_limits_are_refused(box):
     appliance = box.appliance(start(box))
     for parameters, words in (
             ({"volume": "ram0", "read_rate": 0}, "read_rate is 0; expected 1..1000000000"),
-            ({"volume": "ram0", "write_rate_bytes": 512}, "write_rate_bytes is 512; expected 4096.."),
+            ({"volume": "ram0", "write_rate_bytes": 512},
+             "write_rate_bytes is 512; expected 4096.."),
             ({"volume": "none", "read_rate": 1}, "blockd has no volume of this name"),
             ({"tenant": "acme", "read_rate": 1}, "blockd has no tenant of this name"),
             ({"read_rate": 1}, "no volume, tenant or listener is given"),
