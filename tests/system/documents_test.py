@@ -17,6 +17,8 @@ APPLIANCES = {"README.md": "demo", "docs/index.md": "demo", "docs/control.md": "
 ELSEWHERE = {
     "bedplate ctl --serial": "control_serial_test",
     "bedplate ctl --socket": "image_test",
+    "bedplate ctl blockd.limit": "limits_test",
+    "bedplate ctl blockd.unlimit": "limits_test",
     "CONTROL=/tmp/control scripts/image/run.sh": "image_test",
     "bedplate top --socket": "image_test",
     "bedplate plan --explain inn.toml": "explain_test",

@@ -4,6 +4,7 @@ No test waits for a budget. A read of 4 MiB at 4 KiB a second leaves a debt of a
 further reads go when the limit is changed.
 """
 
+import json
 import select
 
 from harness import (KIB, LAYOUTS, MIB, expect, expect_in, expect_true, free_port, test, wait_for)
@@ -82,6 +83,25 @@ def two_changes_in_a_row_both_hold(box):
         client.greet().go("ram0")
         spent(client, 1)
         wait_for(lambda: limits_of(appliance, "volume", "ram0")["reads_waiting"] == 1, "the read")
+
+
+@test()
+def the_commands_of_the_document(box):
+    """Those of docs/nbd.md, and what they answer."""
+    configuration = start(box)
+    configuration["blockd"]["volume"].append({"name": "disk0", "bytes": 8 * MIB})
+    appliance = box.appliance(configuration)
+
+    def ctl(*words):
+        return json.loads(box.bedplate("ctl", *words, "--directory",
+                                       appliance.runtime_directory).stdout)
+
+    said = ctl("blockd.limit", "volume=disk0", "write_rate=1000", "read_rate=2000")
+    expect((said["write_rate"], said["read_rate"]), (1000, 2000), "the new limits")
+    said = ctl("blockd.unlimit", "volume=disk0", "key=read_rate")
+    expect((said["write_rate"], said["read_rate"]), (1000, None), "without the one")
+    expect([one for one in ctl("blockd.limits") if one.get("volume") == "disk0"], [said],
+           "the same in the list")
 
 
 @test(layout=list(LAYOUTS))
