@@ -190,6 +190,26 @@ class BlockLimitsTest : public BlockServerFixture {
     CHECK(hears_in_order(stays, first, 1));
   }
 
+  // While a write waits, its connection receives nothing: the server notices that it cannot send.
+  // The payload of a short one waits in the connection's buffer, that of a long one in the socket.
+  void a_write_of_a_client_that_leaves_is_dropped(uint32_t bytes) {
+    set(kOfRam0, kOneWrite);
+    NbdPeer stays = negotiated(), leaves = negotiated();
+    LONGS_EQUAL(0, stays.do_one(kWrite, 0, 4096, pattern(1, 4096)));
+    CHECK(in_flight(0));
+    hold(true);
+    leaves.ask(kRead, 0, 512);
+    CHECK(leaves.flush() && in_flight(1));
+    leaves.ask(kWrite, 0, bytes, pattern(2, bytes));
+    CHECK(eventually([&] { return leaves.pump() && limit(kOfRam0).writes.waiting.read() == 1; }));
+    leaves.close();
+    hold(false);
+    CHECK(rig->has_open(1));
+    CHECK_EQUAL(0, limit(kOfRam0).writes.waiting.read());
+    CHECK(in_flight(0));
+    CHECK(stays.reads(0, pattern(1, 4096)));
+  }
+
   // NBD_CMD_DISC asks for the outstanding answers.
   void requests_before_a_disconnect_are_answered() {
     set(kOfRam0, kOneRead);
@@ -266,6 +286,10 @@ BP_ALL_VARIANTS(BlockLimits, AWriteWaitsBeforeItsPayload, , a_write_waits_before
 BP_ALL_VARIANTS(BlockLimits, AReadOvertakesAWriteThatWaits, , a_read_overtakes_a_write_that_waits())
 BP_ALL_VARIANTS(BlockLimits, RequestsOfAClientThatLeavesAreDropped, ,
                 requests_of_a_client_that_leaves_are_dropped())
+BP_ALL_VARIANTS(BlockLimits, AShortWriteOfAClientThatLeavesIsDropped, ,
+                a_write_of_a_client_that_leaves_is_dropped(512))
+BP_ALL_VARIANTS(BlockLimits, ALongWriteOfAClientThatLeavesIsDropped, ,
+                a_write_of_a_client_that_leaves_is_dropped(1'000'000))
 BP_ALL_VARIANTS(BlockLimits, RequestsBeforeADisconnectAreAnswered, ,
                 requests_before_a_disconnect_are_answered())
 BP_ALL_VARIANTS(BlockLimits, ADrainEndsAllLimits, , a_drain_ends_all_limits())
