@@ -8,8 +8,8 @@
 namespace bedplate {
 namespace {
 
-// Checks that a listener with a limit listens. The address of an earlier table was refused here, and
-// is empty.
+// Checks that a listener with a limit listens. The address of an earlier table was refused, and is
+// empty here.
 void check_listeners(ReadTable& read, const std::vector<ListenerSettings>& all,
                      const std::vector<SocketAddress>& listen,
                      const std::vector<SocketAddress>& image_listen) {

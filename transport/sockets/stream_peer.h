@@ -12,7 +12,7 @@ class StreamPeer {
   virtual int fd() const noexcept = 0;
   // Whether it has shown a certificate that one of the service's authorities signed.
   virtual bool is_certified() const noexcept = 0;
-  // What the service has given with the listener that it came through (StreamServer::add_listener).
+  // The pointer that the service gave with the peer's listener (StreamServer::add_listener).
   virtual void* listener() const noexcept { return nullptr; }
 
  protected:
