@@ -281,9 +281,9 @@ RequestStep Connection::accept_write(BlockRequest& request) noexcept {
 
 // Drops the payload of a refused request, which may be empty, and answers after it.
 void Connection::discard_payload(BlockRequest& request, uint32_t bytes) noexcept {
-  const uint32_t dropped = std::min(read_ahead_.bytes(), bytes);
-  read_ahead_.take(dropped);
-  discard_left_bytes_ = bytes - dropped;
+  const uint32_t read_bytes = std::min(read_ahead_.bytes(), bytes);
+  read_ahead_.take(read_bytes);
+  discard_left_bytes_ = bytes - read_bytes;
   if (discard_left_bytes_ == 0) return queue_reply(request);
   refused_ = &request;
   incoming_ = Incoming::kDiscard;

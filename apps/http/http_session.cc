@@ -26,7 +26,7 @@ constexpr size_t kChunkHeadBytes = 6;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 constexpr uint64_t kRoundNs = kNsPerSecond;
-constexpr uint64_t kLookNs = 500 * kNsPerMs;     // the longest delay until it notices a drain
+constexpr uint64_t kDrainLookNs = 500 * kNsPerMs;     // the longest delay until it notices a drain
 constexpr uint64_t kSlowNs = 10 * kNsPerSecond;  // the most time to deliver a round
 
 std::string_view reason_of(int status) noexcept {
@@ -267,7 +267,7 @@ bool HttpSession::has_heard() const noexcept {
 void HttpSession::wait_for_round(uint64_t now_ns) noexcept {
   if (next_round_ns_ == 0) next_round_ns_ = now_ns + kRoundNs;
   heard_ns_ = now_ns;
-  site_->own_loop->own_timers().arm(timer_, std::min(next_round_ns_, now_ns + kLookNs));
+  site_->own_loop->own_timers().arm(timer_, std::min(next_round_ns_, now_ns + kDrainLookNs));
 }
 
 // Begins the next round if it is due. Ends the events if the client is slow, or the appliance
@@ -284,7 +284,7 @@ void HttpSession::look() noexcept {
     return resume(now_ns);
   }
   if (now_ns < next_round_ns_ || heard_ns_ != now_ns) {
-    const uint64_t look_ns = now_ns + kLookNs;
+    const uint64_t look_ns = now_ns + kDrainLookNs;
     const bool is_due = now_ns >= next_round_ns_;
     return site_->own_loop->own_timers().arm(timer_,
                                              is_due ? look_ns : std::min(next_round_ns_, look_ns));

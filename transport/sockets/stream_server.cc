@@ -127,7 +127,7 @@ StreamServer::Connection* StreamServer::find_replaceable() const noexcept {
     if (!each.socket.is_open() || !SessionPatience::is_idle(*each.session, each.state())) {
       return false;
     }
-    return !each.is_lingering() || !has_unacknowledged(each.socket.fd());  // its last reply
+    return !each.is_lingering() || !each.socket.has_unacknowledged();  // its last reply
   };
   Connection* idle = nullptr;
   Connection* awaited = nullptr;
