@@ -171,8 +171,8 @@ def answers_over_the_line(box):
     said = appliance.ask("blockd.hold", volume="ram0", on=False)
     expect(said["held"], False, "it")
     expect(line.ask("pang")["error"]["code"], -32601, "the code of an unknown method")
-    expect(control_counters(appliance)["connections_open"], 0,
-           "connections, of which the line is none")
+    wait_for(lambda: control_counters(appliance)["connections_open"] == 0,
+             "the last connection closes, and the line is none")
     expect(control_counters(appliance)["line_losses"], 0, "losses")
 
 

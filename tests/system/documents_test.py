@@ -19,6 +19,7 @@ ELSEWHERE = {
     "bedplate ctl --socket": "image_test",
     "bedplate ctl blockd.limit": "limits_test",
     "bedplate ctl blockd.unlimit": "limits_test",
+    "bedplate ctl kvd.": "kvd_limits_test",
     "CONTROL=/tmp/control scripts/image/run.sh": "image_test",
     "bedplate top --socket": "image_test",
     "bedplate plan --explain inn.toml": "explain_test",
