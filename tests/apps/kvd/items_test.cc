@@ -22,8 +22,8 @@ TEST_GROUP(KvdItems) {
     rig.cache.release(*item);
     return changed;
   }
-  Outcome outcome(const std::string& key, const std::string& value,
-                  const Items::StoreTerms& terms) {
+  kvd::Outcome outcome(const std::string& key, const std::string& value,
+                       const Items::StoreTerms& terms) {
     return store(key, value, terms).outcome;
   }
   std::string text(const std::string& key) {
@@ -34,47 +34,48 @@ TEST_GROUP(KvdItems) {
 
 TEST(KvdItems, AnItemIsItsReply) {
   const Items::Changed changed = store("a", "abc");
-  CHECK(changed.outcome == Outcome::kDone);
+  CHECK(changed.outcome == kvd::Outcome::kDone);
   POINTERS_EQUAL(rig.cache.find("a"), changed.item);
   STRCMP_EQUAL("VALUE a 7 3\r\nabc\r\n", text("a").c_str());
   CHECK(value_of(*changed.item) == "abc");
 }
 
 TEST(KvdItems, StoresWhereTheConditionHolds) {
-  CHECK(outcome("a", "x", {.storing = Storing::kReplace}) == Outcome::kNotStored);
-  CHECK(outcome("a", "x", {.storing = Storing::kAppend}) == Outcome::kNotStored);
-  CHECK(outcome("a", "x", {.storing = Storing::kCas}) == Outcome::kNotFound);
-  CHECK(outcome("a", "m", {.storing = Storing::kAdd}) == Outcome::kDone);
-  CHECK(outcome("a", "x", {.storing = Storing::kAdd}) == Outcome::kNotStored);
-  CHECK(outcome("a", "n", {.storing = Storing::kReplace}) == Outcome::kDone);
-  CHECK(outcome("a", "r", {.storing = Storing::kAppend}) == Outcome::kDone);
+  CHECK(outcome("a", "x", {.storing = Storing::kReplace}) == kvd::Outcome::kNotStored);
+  CHECK(outcome("a", "x", {.storing = Storing::kAppend}) == kvd::Outcome::kNotStored);
+  CHECK(outcome("a", "x", {.storing = Storing::kCas}) == kvd::Outcome::kNotFound);
+  CHECK(outcome("a", "m", {.storing = Storing::kAdd}) == kvd::Outcome::kDone);
+  CHECK(outcome("a", "x", {.storing = Storing::kAdd}) == kvd::Outcome::kNotStored);
+  CHECK(outcome("a", "n", {.storing = Storing::kReplace}) == kvd::Outcome::kDone);
+  CHECK(outcome("a", "r", {.storing = Storing::kAppend}) == kvd::Outcome::kDone);
   const Items::Changed joined = store("a", "l", {.storing = Storing::kPrepend});
   POINTERS_EQUAL(rig.cache.find("a"), joined.item);
   STRCMP_EQUAL("VALUE a 7 3\r\nlnr\r\n", text("a").c_str());
   const uint64_t version = joined.item->version;
-  CHECK(outcome("a", "c", {.storing = Storing::kCas, .version = version + 1}) == Outcome::kExists);
-  CHECK(outcome("a", "c", {.storing = Storing::kCas, .version = version}) == Outcome::kDone);
-  CHECK(outcome("a", "c", {.storing = Storing::kCas, .version = version}) == Outcome::kExists);
+  CHECK(outcome("a", "c", {.storing = Storing::kCas, .version = version + 1}) ==
+        kvd::Outcome::kExists);
+  CHECK(outcome("a", "c", {.storing = Storing::kCas, .version = version}) == kvd::Outcome::kDone);
+  CHECK(outcome("a", "c", {.storing = Storing::kCas, .version = version}) == kvd::Outcome::kExists);
 }
 
 TEST(KvdItems, RefusesAJoinThatIsTooLong) {
   store("a", std::string(40'000, 'a'));
   CHECK(outcome("a", std::string(40'000, 'b'), {.storing = Storing::kAppend}) ==
-        Outcome::kTooLarge);
+        kvd::Outcome::kTooLarge);
   LONGS_EQUAL(1, rig.counters.too_large.read());
 }
 
 TEST(KvdItems, Counts) {
-  CHECK(items.count("n", {}).changed.outcome == Outcome::kNotFound);
+  CHECK(items.count("n", {}).changed.outcome == kvd::Outcome::kNotFound);
   store("n", "9");
   const Items::Counted counted = items.count("n", {});
-  CHECK(counted.changed.outcome == Outcome::kDone);
+  CHECK(counted.changed.outcome == kvd::Outcome::kDone);
   POINTERS_EQUAL(rig.cache.find("n"), counted.changed.item);
   LONGS_EQUAL(10, counted.number);
   LONGS_EQUAL(0, items.count("n", {.is_incr = false, .delta = 11}).number);
   STRCMP_EQUAL("VALUE n 7 2\r\n0 \r\n", text("n").c_str());
   store("n", "1a");
-  CHECK(items.count("n", {}).changed.outcome == Outcome::kNotNumber);
+  CHECK(items.count("n", {}).changed.outcome == kvd::Outcome::kNotNumber);
 }
 
 TEST(KvdItems, KnowsWhenAnItemWasLastUsed) {

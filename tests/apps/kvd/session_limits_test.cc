@@ -16,7 +16,7 @@
 using namespace bedplate;
 using namespace bedplate::kvd;
 
-#define ANSWERS(answer, client, ...) STRCMP_EQUAL(answer, (client).say(__VA_ARGS__).c_str())
+#define ANSWERS_TO(answer, client, ...) STRCMP_EQUAL(answer, (client).say(__VA_ARGS__).c_str())
 #define TAKES(answer, client) STRCMP_EQUAL(answer, (client).take().c_str())
 
 namespace {
@@ -80,8 +80,8 @@ TEST_GROUP(KvdSessionLimits) {
 TEST(KvdSessionLimits, PipelinedRequestsWaitInTheirOrder) {
   Client& one = client();
   set({.read_rate = 10});
-  ANSWERS((kGotA + std::string("STORED\r\n")).c_str(), one,
-          "get a\r\nset b 0 0 1\r\ny\r\nget b\r\nset c 0 0 1\r\nz\r\nversion\r\n");
+  ANSWERS_TO((kGotA + std::string("STORED\r\n")).c_str(), one,
+             "get a\r\nset b 0 0 1\r\ny\r\nget b\r\nset c 0 0 1\r\nz\r\nversion\r\n");
   CHECK_EQUAL(1, limit->reads_waiting());
   pass(100 * kNsPerMs - 1);
   TAKES("", one);
@@ -99,7 +99,7 @@ TEST(KvdSessionLimits, OneRequestASecond) {
   set({.read_rate = 1});
   std::string requests;
   for (int i = 0; i < 10; ++i) requests += "get a\r\n";
-  ANSWERS(kGotA, one, requests);
+  ANSWERS_TO(kGotA, one, requests);
   for (int i = 1; i < 10; ++i) {
     pass(kNsPerSecond - 1);
     TAKES("", one);
@@ -111,7 +111,7 @@ TEST(KvdSessionLimits, OneRequestASecond) {
 TEST(KvdSessionLimits, NothingPollsWhileTheyWait) {
   Client& one = client();
   set({.read_rate = 1});
-  ANSWERS(kGotA, one, "get a\r\nget a\r\n");
+  ANSWERS_TO(kGotA, one, "get a\r\nget a\r\n");
   for (int i = 0; i < 100; ++i) CHECK_EQUAL(0, loop->run_round());
   CHECK(loop->timers().next_deadline_ns() == clock_ns + kNsPerSecond);
   CHECK_EQUAL(1, pass(kNsPerSecond));
@@ -123,7 +123,7 @@ TEST(KvdSessionLimits, NothingPollsWhileTheyWait) {
 TEST(KvdSessionLimits, EachKeyOfAGetIsARead) {
   Client& one = client();
   set({.read_rate = 1});
-  ANSWERS(kA, one, "get a missing a\r\n");
+  ANSWERS_TO(kA, one, "get a missing a\r\n");
   pass(kNsPerSecond);
   TAKES("", one);
   pass(kNsPerSecond);
@@ -134,9 +134,9 @@ TEST(KvdSessionLimits, EachKeyOfAGetIsARead) {
 TEST(KvdSessionLimits, RequestsThatArriveMeanwhileWaitBehind) {
   Client& one = client();
   set({.read_rate = 1});
-  ANSWERS(kGotA, one, "get a\r\nget a\r\n");
-  ANSWERS("", one, "set b 0 0 1\r\ny\r\nge");
-  ANSWERS("", one, "t b\r\n");
+  ANSWERS_TO(kGotA, one, "get a\r\nget a\r\n");
+  ANSWERS_TO("", one, "set b 0 0 1\r\ny\r\nge");
+  ANSWERS_TO("", one, "t b\r\n");
   pass(kNsPerSecond);
   TAKES((kGotA + std::string("STORED\r\n")).c_str(), one);
   pass(kNsPerSecond);
@@ -146,8 +146,8 @@ TEST(KvdSessionLimits, RequestsThatArriveMeanwhileWaitBehind) {
 TEST(KvdSessionLimits, ClientsTakeTurns) {
   Client &one = client(), &two = client();
   set({.read_rate = 1});
-  ANSWERS(kGotA, one, "get a\r\nget a\r\nget a\r\n");
-  ANSWERS("", two, "get a\r\n");
+  ANSWERS_TO(kGotA, one, "get a\r\nget a\r\nget a\r\n");
+  ANSWERS_TO("", two, "get a\r\n");
   pass(kNsPerSecond);
   TAKES(kGotA, one);
   TAKES("", two);
@@ -199,9 +199,9 @@ TEST(KvdSessionLimits, CommandsThatMayChangeItemsAreWrites) {
 TEST(KvdSessionLimits, ARefusedLineCostsNothing) {
   Client &one = client(), &two = client();
   set({.read_rate = 1, .write_rate = 1});
-  ANSWERS("ERROR\r\nERROR\r\n", one, "bogus\r\nget\r\n");
-  ANSWERS((kGotA + std::string("NOT_FOUND\r\n")).c_str(), one, "get a\r\ndelete b\r\n");
-  ANSWERS("ERROR\r\n", two, "bogus\r\n");
+  ANSWERS_TO("ERROR\r\nERROR\r\n", one, "bogus\r\nget\r\n");
+  ANSWERS_TO((kGotA + std::string("NOT_FOUND\r\n")).c_str(), one, "get a\r\ndelete b\r\n");
+  ANSWERS_TO("ERROR\r\n", two, "bogus\r\n");
 }
 
 TEST(KvdSessionLimits, BytesOfValuesArePaidByThoseBehind) {
@@ -210,19 +210,19 @@ TEST(KvdSessionLimits, BytesOfValuesArePaidByThoseBehind) {
   const std::string got = "VALUE big 0 5000\r\n" + value + "\r\nEND\r\n";
   one.say("set big 0 0 5000\r\n" + value + "\r\n");
   set({.read_rate_bytes = 1000, .write_rate_bytes = 1000});  // bursts of 100 bytes
-  ANSWERS(got.c_str(), one, "get big\r\n");
-  ANSWERS("", two, "get missing\r\n");
+  ANSWERS_TO(got.c_str(), one, "get big\r\n");
+  ANSWERS_TO("", two, "get missing\r\n");
   pass(4900 * kNsPerMs - 1);
   TAKES("", two);
   pass(1);
   TAKES("END\r\n", two);
-  ANSWERS("HD s5000\r\n", one, "mg big s\r\n");
-  ANSWERS(("VA 5000\r\n" + value + "\r\n").c_str(), one, "mg big v\r\n");
-  ANSWERS("", one, "mn\r\n");
+  ANSWERS_TO("HD s5000\r\n", one, "mg big s\r\n");
+  ANSWERS_TO(("VA 5000\r\n" + value + "\r\n").c_str(), one, "mg big v\r\n");
+  ANSWERS_TO("", one, "mn\r\n");
   CHECK_EQUAL(1, limit->reads_waiting());
   // Writes pay in the same way. The second value waits outside.
-  ANSWERS("STORED\r\n", two, "set big 0 0 5000\r\n" + value + "\r\n");
-  ANSWERS("", two, "set big 0 0 5000\r\n" + value + "\r\n");
+  ANSWERS_TO("STORED\r\n", two, "set big 0 0 5000\r\n" + value + "\r\n");
+  ANSWERS_TO("", two, "set big 0 0 5000\r\n" + value + "\r\n");
   CHECK_EQUAL(1, limit->writes_waiting());
   pass(4900 * kNsPerMs);
   TAKES("STORED\r\n", two);
@@ -238,11 +238,11 @@ TEST(KvdSessionLimits, AValueCountsAsItIsSent) {
   set({.read_rate_bytes = 1000});  // a burst of 100 bytes
   one.say("set b 0 0 200\r\n" + value.substr(800) + "\r\n");
   one.say("get b\r\n");
-  ANSWERS("", one, "get a\r\n");
+  ANSWERS_TO("", one, "get a\r\n");
   two.say("set a 0 0 1000\r\n" + value + "\r\n");
   pass(100 * kNsPerMs);
   TAKES(("VALUE a 0 1000\r\n" + value + "\r\nEND\r\n").c_str(), one);
-  ANSWERS("", two, "get missing\r\n");
+  ANSWERS_TO("", two, "get missing\r\n");
   pass(1000 * kNsPerMs - 1);
   TAKES("", two);
   pass(1);
@@ -257,8 +257,8 @@ TEST(KvdSessionLimits, TwoChangesInARowBothHold) {
   rates = limit->rates();
   rates.write_rate = 1;
   set(rates);
-  ANSWERS((kGotA + std::string("NOT_FOUND\r\n")).c_str(), one,
-          "get a\r\ndelete b\r\nget a\r\ndelete b\r\n");
+  ANSWERS_TO((kGotA + std::string("NOT_FOUND\r\n")).c_str(), one,
+             "get a\r\ndelete b\r\nget a\r\ndelete b\r\n");
   rates = limit->rates();
   rates.read_rate = 10;
   set(rates);
@@ -276,23 +276,23 @@ TEST(KvdSessionLimits, TwoChangesInARowBothHold) {
 TEST(KvdSessionLimits, AnEndOfTheLimitLetsAllGo) {
   Client &one = client(), &two = client();
   set({.read_rate = 1});
-  ANSWERS(kGotA, one, "get a\r\nget a\r\nget a\r\n");
-  ANSWERS("", two, "get a\r\nget a\r\n");
+  ANSWERS_TO(kGotA, one, "get a\r\nget a\r\nget a\r\n");
+  ANSWERS_TO("", two, "get a\r\nget a\r\n");
   set({});
   TAKES((kGotA + std::string(kGotA)).c_str(), one);
   TAKES((kGotA + std::string(kGotA)).c_str(), two);
   CHECK(loop->timers().next_deadline_ns() == TimerQueue::kNever);
   // The next limit holds from its first request on.
   set({.read_rate = 1});
-  ANSWERS(kGotA, one, "get a\r\nget a\r\n");
+  ANSWERS_TO(kGotA, one, "get a\r\nget a\r\n");
 }
 
 TEST(KvdSessionLimits, AClientThatLeavesTakesItsRequestsAlong) {
   Client &one = client(), &two = client(), &three = client();
   set({.read_rate = 1});
-  ANSWERS(kGotA, one, "get a\r\n");
-  ANSWERS("", two, "get a\r\nget a\r\n");
-  ANSWERS("", three, "get a\r\n");
+  ANSWERS_TO(kGotA, one, "get a\r\n");
+  ANSWERS_TO("", two, "get a\r\nget a\r\n");
+  ANSWERS_TO("", three, "get a\r\n");
   CHECK_EQUAL(2, limit->reads_waiting());
   two.session().leave();
   CHECK(!two.session().is_waiting());
@@ -301,7 +301,7 @@ TEST(KvdSessionLimits, AClientThatLeavesTakesItsRequestsAlong) {
   pass(kNsPerSecond);
   TAKES(kGotA, three);
   // The next peer of that session begins anew.
-  ANSWERS("", two, "get a\r\n");
+  ANSWERS_TO("", two, "get a\r\n");
   pass(kNsPerSecond);
   TAKES(kGotA, two);
 }
@@ -309,6 +309,6 @@ TEST(KvdSessionLimits, AClientThatLeavesTakesItsRequestsAlong) {
 TEST(KvdSessionLimits, OtherListenersGoOn) {
   Client &one = client(), &far = client(false);
   set({.read_rate = 1, .write_rate = 1});
-  ANSWERS(kGotA, one, "get a\r\nget a\r\n");
-  for (int i = 0; i < 5; ++i) ANSWERS("NOT_FOUND\r\nEND\r\n", far, "delete b\r\nget b\r\n");
+  ANSWERS_TO(kGotA, one, "get a\r\nget a\r\n");
+  for (int i = 0; i < 5; ++i) ANSWERS_TO("NOT_FOUND\r\nEND\r\n", far, "delete b\r\nget b\r\n");
 }

@@ -16,6 +16,7 @@
 #include "tests/transport/sockets/stream_memory.h"
 #include "tests/transport/sockets/stream_sockets_fixture.h"
 #include "transport/sockets/stream_layer.h"
+#include "transport/sockets/stream_linger.h"
 #include "transport/sockets/stream_server.h"
 
 namespace bedplate {
@@ -438,7 +439,7 @@ class ServerBodies : public SocketsFixture {
       client->hear_now();
       if (clients.sent_bytes.read() < 6 + shared.large.size()) return false;
       client->say_now(std::string(1000, 'x'));
-      loop->own_timers().expire(monotonic_ns() + 2 * StreamServer::kLingerNs);
+      loop->own_timers().expire(monotonic_ns() + 2 * StreamLinger::kLingerNs);
       return true;
     });
     LONGS_EQUAL(2, shared.line_count);
