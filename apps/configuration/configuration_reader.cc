@@ -179,8 +179,8 @@ void ConfigurationReader::read_one_table(const Child& child, const TomlNode& nod
   }
   read_table(table, child.label(), node);
   run_check(table, node);
-  append(&shard_references_, table.shard_references());
-  append(&group_references_, table.group_references());
+  append(&references_.shards, table.references().shards);
+  append(&references_.groups, table.references().groups);
 }
 
 void ConfigurationReader::read_key(const ConfigurationTable& table, const std::string& label,
@@ -283,7 +283,7 @@ bool ConfigurationReader::claim(const ConfigurationTable& table, const std::stri
 void ConfigurationReader::resolve_shards() {
   const std::vector<ShardSettings>& shards = configuration_.shards;
   if (shards.empty() || problems_.was_refused("shard.name")) return;
-  for (const ConfigurationTable::Reference& reference : shard_references_) {
+  for (const ConfigurationTable::Reference& reference : references_.shards) {
     std::string known;
     const auto found = find_named(shards, reference.value.text, &known);
     *reference.index = found.value_or(0);
@@ -295,7 +295,7 @@ void ConfigurationReader::resolve_shards() {
 
 void ConfigurationReader::resolve_groups() {
   if (problems_.was_refused("group") || problems_.was_refused("group.name")) return;
-  for (const ConfigurationTable::Reference& reference : group_references_) {
+  for (const ConfigurationTable::Reference& reference : references_.groups) {
     std::string known;
     const auto found = find_named(configuration_.groups, reference.value.text, &known);
     *reference.index = found.value_or(0);

@@ -79,8 +79,7 @@ class ConfigurationReader {
   std::vector<Kept> kept_;
   ConfigurationProblems problems_;
   std::vector<Taken> taken_;
-  std::vector<ConfigurationTable::Reference> shard_references_;
-  std::vector<ConfigurationTable::Reference> group_references_;
+  ConfigurationTable::References references_;  // of all tables
 };
 
 }  // namespace bedplate

@@ -293,12 +293,12 @@ class ConfigurationTable {
   Key& shard(const char* name, uint32_t* to) {
     return add(name, Type::kShard, 0, 0, "the first shard",
                {.store = [this, to](Key::Value& value) {
-                 shard_references_.push_back({to, std::move(value)});
+                 references_.shards.push_back({to, std::move(value)});
                }});
   }
   Key& shard(const char* name, std::optional<uint32_t>* to) {
     const auto store = [this, to](Key::Value& value) {
-      shard_references_.push_back({&to->emplace(0), std::move(value)});
+      references_.shards.push_back({&to->emplace(0), std::move(value)});
     };
     return add(name, Type::kShard, 0, 0, "", {.store = store});
   }
@@ -306,7 +306,7 @@ class ConfigurationTable {
   Key& shards(const char* name, std::vector<uint32_t>* to, uint64_t max) {
     const auto store = [this, to, max](Key::Value& value) {
       to->reserve(max);  // so that elements do not move
-      shard_references_.push_back({&to->emplace_back(), std::move(value)});
+      references_.shards.push_back({&to->emplace_back(), std::move(value)});
     };
     return add(name, Type::kShards, 1, max, "", {.store = store, .clear = [to] { to->clear(); }})
         .unique();
@@ -316,7 +316,7 @@ class ConfigurationTable {
   Key& group(const char* name, uint32_t* to) {
     return add(name, Type::kGroup, 0, 0, "the first group",
                {.store = [this, to](Key::Value& value) {
-                 group_references_.push_back({to, std::move(value)});
+                 references_.groups.push_back({to, std::move(value)});
                }});
   }
   // One of the words of `choices`, which outlives this.
@@ -413,6 +413,11 @@ class ConfigurationTable {
     uint32_t* index;
     Key::Value value;
   };
+  // Those in the values of its keys, in the order in which they were stored.
+  struct References {
+    std::vector<Reference> shards = {};
+    std::vector<Reference> groups = {};
+  };
 
   const std::string& name() const noexcept { return name_; }
   // `key` with its table: "cache.bytes".
@@ -427,9 +432,7 @@ class ConfigurationTable {
   Key* find_key(std::string_view name) noexcept;
   const Key* find_key(std::string_view name) const noexcept;
   const Child* find_child(std::string_view name) const noexcept;
-  // The references in the values of its keys, in the order in which they were stored.
-  const std::vector<Reference>& shard_references() const noexcept { return shard_references_; }
-  const std::vector<Reference>& group_references() const noexcept { return group_references_; }
+  const References& references() const noexcept { return references_; }
   void run_checks(ReadTable& read) const {
     for (const auto& check : checks_) check(read);
   }
@@ -456,8 +459,7 @@ class ConfigurationTable {
   std::deque<Key> keys_;  // a deque: references stay valid
   std::deque<Child> children_;
   std::vector<std::function<void(ReadTable&)>> checks_;
-  std::vector<Reference> shard_references_;
-  std::vector<Reference> group_references_;
+  References references_;
 };
 
 // A name that two keys or tables of `table` have, which is a defect of its description; empty: each
