@@ -133,6 +133,10 @@ void bp_table_shard(bp_table* table, const char* key, unsigned* value, const cha
  * that many elements, and *count is how many there are. */
 void bp_table_shards(bp_table* table, const char* key, unsigned* shards, size_t* count,
                      size_t count_max, const char* help);
+/* The shards that the service is placed on: such a list, or the text "all", which is the default.
+ * *shards has room for 64; in plan it has their numbers. */
+void bp_table_shards_or_all(bp_table* table, const char* key, unsigned* shards, size_t* count,
+                            const char* help);
 /* 1 to 8 addresses, for bp_listen; the file must have the key. The table also gets a key
  * plain_text: docs/configuration.md. */
 void bp_table_listen(bp_table* table, const char* key, const char* help);

@@ -31,6 +31,16 @@ std::shared_ptr<std::string> keep_text(bp_table* table, const char** value) {
   return text;
 }
 
+// A list of shards of the table that C variables get. It lives as long as the service.
+std::vector<uint32_t>* keep_shards(bp_table* table, unsigned* shards, size_t* count) {
+  auto all = std::make_shared<std::vector<uint32_t>>();
+  table->keep([all, shards, count](ServicePlan*) {
+    std::copy(all->begin(), all->end(), shards);
+    *count = all->size();
+  });
+  return all.get();
+}
+
 // Words of a choice, and their values.
 template <typename T>
 struct Words {
@@ -149,12 +159,11 @@ void bp_table_shard(bp_table* table, const char* key, unsigned* value, const cha
 }
 void bp_table_shards(bp_table* table, const char* key, unsigned* shards, size_t* count,
                      size_t count_max, const char* help) {
-  auto all = std::make_shared<std::vector<uint32_t>>();
-  table->keep([all, shards, count](ServicePlan*) {
-    std::copy(all->begin(), all->end(), shards);
-    *count = all->size();
-  });
-  table->table.shards(key, all.get(), count_max).help(help);
+  table->table.shards(key, keep_shards(table, shards, count), count_max).help(help);
+}
+void bp_table_shards_or_all(bp_table* table, const char* key, unsigned* shards, size_t* count,
+                            const char* help) {
+  table->table.shards_or_all(key, keep_shards(table, shards, count)).help(help);
 }
 
 void bp_table_listen(bp_table* table, const char* key, const char* help) {

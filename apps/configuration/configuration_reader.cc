@@ -1,6 +1,7 @@
 #include "apps/configuration/configuration_reader.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "apps/configuration/configuration_part.h"
@@ -181,6 +182,7 @@ void ConfigurationReader::read_one_table(const Child& child, const TomlNode& nod
   run_check(table, node);
   append(&references_.shards, table.references().shards);
   append(&references_.groups, table.references().groups);
+  append(&references_.shard_lists, table.references().shard_lists);
 }
 
 void ConfigurationReader::read_key(const ConfigurationTable& table, const std::string& label,
@@ -199,6 +201,9 @@ void ConfigurationReader::read_key(const ConfigurationTable& table, const std::s
 void ConfigurationReader::read_list(const ConfigurationTable& table, const Key& key,
                                     const TomlNode& node) {
   const bool is_addresses = key.type() == Key::Type::kAddresses;
+  const bool is_all = key.type() == Key::Type::kShardsOrAll && node.kind == TomlNode::Kind::kText &&
+                      node.text == "all";
+  if (is_all) return key.clear();
   const uint64_t count = node.children.size();
   if (node.kind != TomlNode::Kind::kArray || count < key.min() || count > key.max()) {
     const std::string wrong =
@@ -290,6 +295,11 @@ void ConfigurationReader::resolve_shards() {
     if (found) continue;
     problems_.add(reference.value.position, "no shard has the name " + quoted(reference.value.text),
                   "expected one of: " + known);
+  }
+  for (std::vector<uint32_t>* list : references_.shard_lists) {
+    if (!list->empty()) continue;
+    list->resize(shards.size());
+    std::iota(list->begin(), list->end(), 0U);
   }
 }
 

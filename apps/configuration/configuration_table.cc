@@ -6,6 +6,7 @@
 #include <set>
 
 #include "alloc/confined_heap.h"
+#include "apps/configuration/configuration.h"
 #include "apps/configuration/configuration_words.h"
 
 namespace bedplate {
@@ -32,6 +33,7 @@ std::string span_text(const ConfigurationKey& key) {
     case Type::kGroup: return "the name of a group";
     case Type::kModules: return numbers + " names of kernel modules";
     case Type::kShards: return numbers + " names of shards";
+    case Type::kShardsOrAll: return "\"all\", or " + numbers + " names of shards";
     case Type::kIpAddresses: return numbers + " numeric IPv4 or IPv6 addresses";
     case Type::kIpPrefixes:
       return numbers + " numeric IPv4 or IPv6 addresses, each with / and its prefix length";
@@ -79,7 +81,8 @@ const char* ConfigurationKey::type_text() const noexcept {
     case Type::kChoices: return "list of choices";
     case Type::kShard: return "shard";
     case Type::kGroup: return "group";
-    case Type::kShards: return "list of shards";
+    case Type::kShards:
+    case Type::kShardsOrAll: return "list of shards";
     case Type::kIpAddresses: return "list of addresses";
     case Type::kIpPrefixes: return "list of addresses/prefixes";
     case Type::kIpAddress: return "address";
@@ -110,6 +113,20 @@ ConfigurationKey& ConfigurationTable::add_text(const char* name, Type type, std:
                                                uint64_t min, uint64_t max) {
   return add(name, type, min, max, "\"" + *to + "\"",
              {.store = [to](ConfigurationKey::Value& value) { *to = std::move(value.text); }});
+}
+
+ConfigurationKey& ConfigurationTable::shards_or_all(const char* name, std::vector<uint32_t>* to) {
+  if (!is_sample_) {
+    to->clear();  // an earlier file's
+    references_.shard_lists.push_back(to);
+  }
+  const auto store = [this, to](ConfigurationKey::Value& value) {
+    to->reserve(kShardCountMax);  // so that elements do not move
+    references_.shards.push_back({&to->emplace_back(), std::move(value)});
+  };
+  return add(name, Type::kShardsOrAll, 1, kShardCountMax, "\"all\"",
+             {.store = store, .clear = [to] { to->clear(); }})
+      .unique();
 }
 
 void ConfigurationTable::add_table(const char* name, bool is_required, uint64_t max_count,

@@ -102,7 +102,8 @@ class ConfigurationKey {
     kModules,
     kShards,
     kIpAddresses,
-    kIpPrefixes
+    kIpPrefixes,
+    kShardsOrAll
   };
   // kMultipleOfPages: of the pool's pages; checked after all is read. kRoundedToPowerOfTwo: any
   // value; its reader rounds it up to a power of two. kOwnHeap: the heap of a process that joins; a
@@ -311,6 +312,9 @@ class ConfigurationTable {
     return add(name, Type::kShards, 1, max, "", {.store = store, .clear = [to] { to->clear(); }})
         .unique();
   }
+  // The shards that a service is placed on: a list of them, each at most once, or the text "all",
+  // which is the default. The list has all shards once the whole file is read.
+  Key& shards_or_all(const char* name, std::vector<uint32_t>* to);
   // The name of a group, stored as its index. Requires: the variable is 0, so that the default is
   // the first group.
   Key& group(const char* name, uint32_t* to) {
@@ -417,6 +421,7 @@ class ConfigurationTable {
   struct References {
     std::vector<Reference> shards = {};
     std::vector<Reference> groups = {};
+    std::vector<std::vector<uint32_t>*> shard_lists = {};  // all shards, if they stay empty
   };
 
   const std::string& name() const noexcept { return name_; }

@@ -37,6 +37,8 @@ struct Variables {
   size_t network_count = 99;
   unsigned shards[4] = {};
   size_t shard_count = 99;
+  unsigned places[64] = {};
+  size_t place_count = 99;
   uint64_t bytes = 8192;
   int has_limits = 0;
   uint64_t limit = 7;
@@ -67,6 +69,7 @@ void describe(void* self, bp_table* table) {
   bp_table_flags(table, "rights", &v.rights, kRights, 3, "What is allowed.");
   bp_table_texts(table, "networks", BP_IP_PREFIXES, &v.networks, &v.network_count, 4, "Networks.");
   bp_table_shards(table, "shards", v.shards, &v.shard_count, 4, "Shards.");
+  bp_table_shards_or_all(table, "places", v.places, &v.place_count, "Its shards.");
   bp_table_size(table, "bytes", &v.bytes, 4096, 1 << 20, "Memory.");
   bp_table_rule(table, "bytes", BP_MULTIPLE_OF_4KIB);
   bp_table_table(table, "limits", &v.has_limits, &describe_limits, &v);
@@ -109,6 +112,8 @@ TEST(TableC, LeavesTheDefaultsOfKeysThatAreNotThere) {
   LONGS_EQUAL(5, variables.rights);
   LONGS_EQUAL(0, variables.network_count);
   LONGS_EQUAL(0, variables.shard_count);
+  LONGS_EQUAL(1, variables.place_count);  // all that the configuration has
+  LONGS_EQUAL(0, variables.places[0]);
   LONGS_EQUAL(0, variables.has_limits);
   LONGS_EQUAL(0, variables.tenant_count);
 }
@@ -119,6 +124,7 @@ TEST(TableC, GivesEachVariableTheValueOfTheFile) {
                         "prefix = \"192.0.2.0/24\"\nmode = \"off\"\nrights = [\"write\"]\n"
                         "networks = [\"10.0.0.0/8\", \"192.0.2.0/24\"]\n"
                         "shards = [\"other\", \"main\"]\nbytes = \"12 KiB\"\n"
+                        "places = [\"other\"]\n"
                         "[cache.limits]\nmost = 50\n"
                         "[[cache.tenant]]\nname = \"one\"\n"
                         "[[cache.tenant]]\nname = \"two\"\nbytes = \"64 KiB\"\n"
@@ -139,6 +145,8 @@ TEST(TableC, GivesEachVariableTheValueOfTheFile) {
   LONGS_EQUAL(2, variables.shard_count);
   LONGS_EQUAL(1, variables.shards[0]);
   LONGS_EQUAL(0, variables.shards[1]);
+  LONGS_EQUAL(1, variables.place_count);
+  LONGS_EQUAL(1, variables.places[0]);
   LONGS_EQUAL(12288, variables.bytes);
   LONGS_EQUAL(1, variables.has_limits);
   LONGS_EQUAL(50, variables.limit);

@@ -217,6 +217,51 @@ TEST(ConfigurationTable, TellsItsKeysWithTheirDefaults) {
 
 namespace {
 
+struct Placed {
+  std::vector<uint32_t> shards;
+};
+void describe(ConfigurationTable& table, Placed& settings) {
+  table.shards_or_all("shards", &settings.shards).help("Where it lives.");
+}
+
+}  // namespace
+
+TEST(ConfigurationTable, AServiceIsPlacedOnAllShardsOrOnThoseThatItNames) {
+  Placed placed;
+  const auto told = [&](const std::string& keys) {
+    Result<TomlNode> root = read_toml("[cache]\n" + keys, "f");
+    CHECK(root.ok());
+    shards.shards = {{"a", 0}, {"b", 1}, {"c", 2}};
+    ConfigurationTable file("");
+    file.table("cache", &placed);
+    ConfigurationReader reader(file, shards);
+    reader.read(root.value());
+    const std::vector<Error> problems = reader.problems("f");
+    char line[1024];
+    return problems.empty() ? std::string()
+                            : std::string(format_error(problems[0], line, sizeof line));
+  };
+  STRCMP_EQUAL("", told("shards = [\"c\", \"a\"]\n").c_str());
+  CHECK((placed.shards == std::vector<uint32_t>{2, 0}));
+  STRCMP_EQUAL("", told("").c_str());  // an earlier file leaves nothing behind
+  CHECK((placed.shards == std::vector<uint32_t>{0, 1, 2}));
+  STRCMP_EQUAL("", told("shards = [\"b\"]\n").c_str());
+  STRCMP_EQUAL("", told("shards = \"all\"\n").c_str());
+  CHECK((placed.shards == std::vector<uint32_t>{0, 1, 2}));
+  const std::string expected =
+      "; expected list of shards: \"all\", or 1..64 names of shards, unique";
+  STRCMP_EQUAL(("f:2:16: element 2 of \"shards\" appears twice" + expected).c_str(),
+               told("shards = [\"a\", \"a\"]\n").c_str());
+  STRCMP_EQUAL(("f:2:10: \"shards\" has 0 elements" + expected).c_str(),
+               told("shards = []\n").c_str());
+  STRCMP_EQUAL(("f:2:10: \"shards\" is a string" + expected).c_str(),
+               told("shards = \"every\"\n").c_str());
+  STRCMP_EQUAL("f:2:16: no shard has the name \"d\"; expected one of: a, b, c",
+               told("shards = [\"a\", \"d\"]\n").c_str());
+}
+
+namespace {
+
 struct Doubled {
   uint64_t bytes = 4096;
 };
