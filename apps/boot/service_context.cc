@@ -164,10 +164,26 @@ Result<void> ServiceContext::open_datagram_socket(std::string_view name,
 }
 
 Result<std::span<const Fd>> ServiceContext::listeners(std::string_view key) const {
+  const std::string doing = "listening at the addresses of " + std::string(key);
   for (size_t i = 0; i < needs_.listens.size(); ++i) {
-    if (needs_.listens[i].key == key) return std::span<const Fd>(listeners_[i].sockets());
+    if (needs_.listens[i].key != key) continue;
+    if (needs_.listens[i].place_count() == 1) return std::span<const Fd>(listeners_[i].sockets());
+    return defect(doing, "they are planned for several shards");
   }
-  return defect("listening at the addresses of " + std::string(key), "they are not planned");
+  return defect(doing, "they are not planned");
+}
+
+Result<std::span<const Fd>> ServiceContext::listeners(std::string_view key, uint32_t shard) const {
+  require_shard(shard, "listeners");
+  for (size_t i = 0; i < needs_.listens.size(); ++i) {
+    const std::vector<uint32_t>& shards = needs_.listens[i].shards;
+    const auto place = std::find(shards.begin(), shards.end(), shard);
+    if (needs_.listens[i].key != key || place == shards.end()) continue;
+    return std::span<const Fd>(listeners_[i].sockets(static_cast<size_t>(place - shards.begin())));
+  }
+  return defect("listening at the addresses of " + std::string(key) + " on shard " +
+                    runtime_.configuration.shards[shard].name,
+                "they are not planned there");
 }
 
 Result<StreamLayers*> ServiceContext::tls(uint32_t shard) {

@@ -118,8 +118,11 @@ class ServiceContext {
   Result<void> open_datagram_socket(std::string_view name, const DatagramOwner& owner);
 
   // The listening sockets that were planned under `key`, in the order of its addresses; the runtime
-  // closes them. Errors: none were planned.
+  // closes them. Errors: none were planned, or those of several shards.
   Result<std::span<const Fd>> listeners(std::string_view key) const;
+  // Those of one of the shards that they were planned for (ListenTerms::shards): of the first shard
+  // all, of any other those of TCP addresses. Errors: none were planned for this shard.
+  Result<std::span<const Fd>> listeners(std::string_view key, uint32_t shard) const;
 
   // TLS for the connections of `shard`, for StreamServerOptions::layers; nullptr: the configuration
   // has no keys for it. plain_text says on which listeners clients need not speak it. The loop

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <set>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -61,12 +63,13 @@ Error Listeners::activation_error(const char* answer) const {
 }
 
 bool Listeners::is_valid() const noexcept {
-  const auto is_sole = [this](const Fd& fd) {
-    return fd.is_open() && std::count_if(sockets_.begin(), sockets_.end(), [&](const Fd& other) {
-                             return other.number() == fd.number();
-                           }) == 1;
-  };
-  return paths_.size() <= sockets_.size() && std::all_of(sockets_.begin(), sockets_.end(), is_sole);
+  std::set<int> numbers;
+  for (const std::vector<Fd>& place : sockets_) {
+    for (const Fd& fd : place) {
+      if (!fd.is_open() || !numbers.insert(fd.number()).second) return false;
+    }
+  }
+  return paths_.empty() || (!sockets_.empty() && paths_.size() <= sockets_[0].size());
 }
 
 Listeners::~Listeners() {
@@ -100,7 +103,7 @@ void Listeners::take_activated(std::vector<Error>* problems) {
       return;
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    sockets_.emplace_back(fd);
+    sockets_[0].emplace_back(fd);
   }
 }
 
@@ -121,9 +124,19 @@ Result<void> Listeners::give_file(const std::string& path) const {
       .set_cure("run as root, or name a group that the user is in: %s", key_.c_str());
 }
 
+// Returns a socket for each place, or for the first one alone.
+Result<std::vector<Fd>> Listeners::open_at(const SocketAddress& address) const {
+  if (address.kind != SocketAddress::Kind::kUnix) return listen_together(address, place_count_);
+  std::vector<Fd> all;
+  BP_TRY_ASSIGN(Fd only, listen_at(address));
+  all.push_back(std::move(only));
+  return all;
+}
+
 void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems) {
   BP_ASSERT(problems != nullptr);
   BP_ASSERT(sockets_.empty() && paths_.empty());
+  sockets_.resize(place_count_);
   for (const SocketAddress& address : addresses) {
     // The plan has refused addresses that others can reach; a passed socket is checked when it is
     // taken.
@@ -133,12 +146,15 @@ void Listeners::open(const std::vector<SocketAddress>& addresses, std::vector<Er
       take_activated(problems);
       continue;
     }
-    auto socket = listen_at(address);
-    if (!socket.ok()) {
-      problems->push_back(socket.error());
+    auto opened = open_at(address);
+    if (!opened.ok()) {
+      problems->push_back(opened.error());
       continue;
     }
-    sockets_.push_back(socket.take());
+    std::vector<Fd> all = opened.take();
+    for (size_t place = 0; place < all.size(); ++place) {
+      sockets_[place].push_back(std::move(all[place]));
+    }
     if (address.kind != SocketAddress::Kind::kUnix) continue;
     paths_.push_back(address.path);
     if (auto given = give_file(address.path); !given.ok()) problems->push_back(given.error());
@@ -177,7 +193,8 @@ std::vector<std::vector<Listeners>> open_listeners(const std::vector<ServiceNeed
           return address.kind == SocketAddress::Kind::kActivation;
         });
       }
-      own.emplace_back(need.key + " in [" + service.name + "]", need.local_only, need.access)
+      own.emplace_back(need.key + " in [" + service.name + "]", need.local_only, need.access,
+                       need.place_count())
           .open(addresses, problems);
     }
     BP_ASSERT(own.size() == service.listens.size());

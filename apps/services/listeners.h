@@ -1,4 +1,4 @@
-// The listening sockets of a service. They are opened before anything is taken, so an address in
+// The listening sockets of a service, for one shard or several (places). They are opened before anything is taken, so an address in
 // use is one line of boot's report of problems. They are closed when boot fails or the appliance
 // ends. This class does not accept connections; the service does. Threads: the main thread's.
 //
@@ -8,10 +8,13 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/services/service_plan.h"
+#include "platform/assert.h"
 #include "platform/file.h"
+#include "platform/result.h"
 #include "transport/sockets/socket_address.h"
 
 namespace bedplate {
@@ -21,8 +24,12 @@ class Listeners {
   // `key`: the configuration key of the addresses: "listen in [SERVICE]". With `local_only`, passed
   // sockets must be local, too; ServicePlan::listen has checked the addresses. If `access` is
   // restricted, the files of Unix sockets get its user and group.
-  explicit Listeners(std::string key, LocalOnly local_only = {}, SocketAccess access = {})
-      : key_(std::move(key)), local_only_(std::move(local_only)), access_(std::move(access)) {}
+  explicit Listeners(std::string key, LocalOnly local_only = {}, SocketAccess access = {},
+                     size_t place_count = 1)
+      : key_(std::move(key)),
+        local_only_(std::move(local_only)),
+        access_(std::move(access)),
+        place_count_(place_count) {}
   Listeners(Listeners&&) noexcept = default;
   Listeners(const Listeners&) = delete;
   Listeners& operator=(const Listeners&) = delete;
@@ -34,19 +41,25 @@ class Listeners {
   // Requires: called once; `activation:` comes once at most.
   void open(const std::vector<SocketAddress>& addresses, std::vector<Error>* problems);
 
-  const std::vector<Fd>& sockets() const noexcept { return sockets_; }
+  // Those of a place, in the order of the addresses: all of the first place, those of TCP addresses
+  // of the others. Requires: open() was called.
+  const std::vector<Fd>& sockets(size_t place = 0) const noexcept {
+    BP_ASSERT(place < sockets_.size());
+    return sockets_[place];
+  }
   bool is_valid() const noexcept;
 
  private:
   void take_activated(std::vector<Error>* problems);
-
+  Result<std::vector<Fd>> open_at(const SocketAddress& address) const;
   Result<void> give_file(const std::string& path) const;
   Error activation_error(const char* answer) const;
 
   std::string key_;
   LocalOnly local_only_;
   SocketAccess access_;
-  std::vector<Fd> sockets_;
+  size_t place_count_;
+  std::vector<std::vector<Fd>> sockets_;  // of each place
   std::vector<std::string> paths_;
 };
 

@@ -66,6 +66,10 @@ bool is_open_to_others(const SocketAddress& address) noexcept {
   return address.kind != SocketAddress::Kind::kActivation && !is_local_address(address);
 }
 
+bool is_tcp(const SocketAddress& address) noexcept {
+  return address.kind == SocketAddress::Kind::kTcp4 || address.kind == SocketAddress::Kind::kTcp6;
+}
+
 // A record has 16 bits for its subject.
 constexpr size_t kTraceSubjectMax = 1 << 16;
 
@@ -414,15 +418,26 @@ void ServicePlan::listen(const char* key, const std::vector<SocketAddress>& addr
                   "no client could be served: there is no TLS",
                   known.tls_cure.empty() ? "leave the key out" : known.tls_cure);
   }
+  for (size_t i = 0; i < known.shards.size(); ++i) {
+    const auto at = known.shards.begin() + static_cast<ptrdiff_t>(i);
+    if (find_shard(known.shards[i], "listeners") == nullptr) return;
+    if (std::find(known.shards.begin(), at, known.shards[i]) == at) continue;
+    return refuse(std::string("the addresses of ") + key, "a shard appears twice",
+                  "this is a defect of the service");
+  }
   const LocalOnly local_only = this->local_only(known);
   for (const auto* each : {&addresses, &in_image}) {
     const auto open = std::find_if(each->begin(), each->end(), &is_open_to_others);
     if (open == each->end() || !local_only.is_asked()) continue;
     return refuse("to listen at " + open->text(), local_only.answer, local_only.cure);
   }
-  needs_.listens.push_back(
-      {key, listened_addresses(configuration_, addresses, in_image), local_only, known.access});
-  if (known.access.is_restricted) needs_.listens.back().access.user = configuration_.appliance.user;
+  ListenNeed& need = needs_.listens.emplace_back(
+      ListenNeed{key, listened_addresses(configuration_, addresses, in_image), local_only,
+                 known.access, known.shards});
+  if (known.access.is_restricted) need.access.user = configuration_.appliance.user;
+  const auto tcp_count = std::count_if(need.addresses.begin(), need.addresses.end(), &is_tcp);
+  descriptors(static_cast<uint32_t>((need.place_count() - 1) * static_cast<size_t>(tcp_count)),
+              nullptr);
 }
 
 void ServicePlan::file(uint32_t shard, const FilePlan& plan) {

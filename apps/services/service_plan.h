@@ -12,6 +12,7 @@
 // (is_valid)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -71,6 +72,10 @@ struct ListenTerms {
   std::string tls_cure = {};
   LocalOnly local_only = {};
   SocketAccess access = {};  // to Unix sockets
+  // The shards that take clients: each has a socket of its own at each TCP address, and the kernel
+  // spreads clients over them. Other sockets exist once, for the first of them. Empty: all exist
+  // once.
+  std::vector<uint32_t> shards = {};
 };
 
 // The differences between services with TLS. `heap_owner`: OpenSSL's memory is charged to it;
@@ -90,6 +95,9 @@ struct ListenNeed {
   std::vector<SocketAddress> addresses;
   LocalOnly local_only = {};
   SocketAccess access = {};
+  std::vector<uint32_t> shards = {};
+
+  size_t place_count() const noexcept { return shards.empty() ? 1 : shards.size(); }
 };
 
 class DatagramNetwork;

@@ -193,7 +193,9 @@ std::string TestAppliance::open_sockets() {
         address.kind = SocketAddress::Kind::kUnix;
         address.path = parts_->folder.path(std::to_string(count++));
       }
-      own.emplace_back(need.key + " in [" + needs.name + "]").open(addresses, &problems);
+      own.emplace_back(need.key + " in [" + needs.name + "]", LocalOnly(), SocketAccess(),
+                       need.place_count())
+          .open(addresses, &problems);
     }
   }
   parts_->datagrams = open_datagrams(parts_->plan.services, &problems);

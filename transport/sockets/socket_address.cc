@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -14,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "platform/assert.h"
 #include "platform/clock.h"
 #include "platform/text_words.h"
 
@@ -129,6 +131,26 @@ const char* cure_of_refusal(int error_number, bool is_unix) {
   }
 }
 
+// Called before bind().
+void prepare_tcp(int fd, SocketAddress::Kind kind) noexcept {
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (kind == SocketAddress::Kind::kTcp6) {
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
+  }
+}
+
+bool share_port(int fd) noexcept {
+  const int on = 1;
+  return setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on) == 0;
+}
+
+Error not_shared(const SocketAddress& address, size_t count) {
+  return error_from_errno("listening at %s with %zu sockets, which share the port",
+                          address.text().c_str(), count)
+      .set_cure("use a kernel with SO_REUSEPORT, or listen there on one shard");
+}
+
 }  // namespace
 
 std::string SocketAddress::text() const {
@@ -180,11 +202,7 @@ Result<Fd> listen_at(const SocketAddress& address) {
   if (is_unix) {
     remove_stale_socket(address.path, SOCK_STREAM);
   } else {
-    const int on = 1;
-    setsockopt(fd.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (address.kind == SocketAddress::Kind::kTcp6) {
-      setsockopt(fd.number(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    }
+    prepare_tcp(fd.number(), address.kind);
   }
   if (bind(fd.number(), &kernel.generic, kernel_bytes) != 0 ||
       listen(fd.number(), kListenBacklog) != 0) {
@@ -193,6 +211,41 @@ Result<Fd> listen_at(const SocketAddress& address) {
         .set_cure("%s", cure_of_refusal(error_number, is_unix));
   }
   return fd;
+}
+
+// The first socket listens before it shares its port: the kernel compares sockets that listen, and
+// admits this one only if none listens there that it would have to share with. So of two programs
+// that begin at the same time one is refused. The others join the first.
+Result<std::vector<Fd>> listen_together(const SocketAddress& address, size_t count) {
+  BP_ASSERT(address.kind == SocketAddress::Kind::kTcp4 ||
+            address.kind == SocketAddress::Kind::kTcp6);
+  BP_ASSERT(count > 0);
+  std::vector<Fd> all;
+  BP_TRY_ASSIGN(Fd first, listen_at(address));
+  all.push_back(std::move(first));
+  if (count == 1) return all;
+  AnySocketAddress bound;  // with the port that the kernel has chosen, if the address has port 0
+  socklen_t bytes = sizeof bound;
+  if (!share_port(all[0].number()) || getsockname(all[0].number(), &bound.generic, &bytes) != 0) {
+    return not_shared(address, count);
+  }
+  while (all.size() < count) {
+    Fd fd(socket(bound.generic.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd.is_open()) return not_shared(address, count);
+    prepare_tcp(fd.number(), address.kind);
+    if (!share_port(fd.number()) || bind(fd.number(), &bound.generic, bytes) != 0 ||
+        listen(fd.number(), kListenBacklog) != 0) {
+      return not_shared(address, count);
+    }
+    all.push_back(std::move(fd));
+  }
+  return all;
+}
+
+bool is_port_shared(int fd) noexcept {
+  int value = 0;
+  socklen_t bytes = sizeof value;
+  return getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &value, &bytes) == 0 && value != 0;
 }
 
 Result<Fd> start_connecting(const SocketAddress& address) {

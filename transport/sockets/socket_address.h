@@ -4,9 +4,11 @@
 // Numeric addresses only: a resolver needs files that a firmware image does not have.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "platform/file.h"
 #include "platform/result.h"
@@ -39,6 +41,14 @@ void remove_stale_socket(const std::string& path, int type) noexcept;
 // error. Requires: address.kind != kActivation. Errors (kSystem): the system's, with the cure.
 // Ownership: the caller's; closing it leaves a Unix socket's file.
 Result<Fd> listen_at(const SocketAddress& address);
+
+// Returns `count` such sockets at one TCP address: the kernel gives each new connection to one of
+// them, by the addresses and ports of both ends (SO_REUSEPORT, socket(7)). If another program
+// listens there, that is an error, even if it shares its port, too. Requires: kTcp4 or kTcp6; at
+// least one. Errors (kSystem): as listen_at(); the kernel does not share ports.
+Result<std::vector<Fd>> listen_together(const SocketAddress& address, size_t count);
+// Whether sockets of the same user may listen at the port of `fd`, beside it.
+bool is_port_shared(int fd) noexcept;
 
 // Returns a non-blocking, close-on-exec socket whose connection to `address` is made or under way.
 // It becomes writable when the outcome is known, and SO_ERROR has the outcome. Requires:

@@ -103,3 +103,37 @@ TEST(Openings, LeavesTheGroupsThatItHasTried) {
   STRCMP_EQUAL("", open({group}).c_str());
   CHECK(change_membership(opened[0][0].number(), true, group.options.local.ip, {}, "lo").ok());
 }
+
+TEST(Openings, OpensATcpAddressForEachShardThatListens) {
+  SocketAddress any;
+  any.host = "127.0.0.1";
+  cache.to_plan = [any](ServicePlan& asked) {
+    asked.listen("listen", {any}, {}, {.shards = {1, 0}});
+    return Result<void>{};
+  };
+  auto made = plan_appliance(configuration);
+  CHECK(made.ok());
+  LONGS_EQUAL(1, made.value().services[0].descriptors);  // of the second socket
+  const auto all = open_listeners(made.value().services, true, &problems);
+  LONGS_EQUAL(0, problems.size());
+  const Listeners& listeners = all[0][0];
+  LONGS_EQUAL(1, listeners.sockets(0).size());
+  LONGS_EQUAL(1, listeners.sockets(1).size());
+  LONGS_EQUAL(port_of(listeners.sockets(0)[0].number()), port_of(listeners.sockets(1)[0].number()));
+}
+
+TEST(Openings, RefusesToListenTwiceOnAShardOrOnNone) {
+  const auto refused = [this](std::vector<uint32_t> shards) {
+    return std::string(refusal([shards](ServicePlan& asked) {
+      asked.listen("listen", {parse_socket_address("unix:/s").take()}, {}, {.shards = shards});
+    }));
+  };
+  STRCMP_EQUAL("", refused({0, 1}).c_str());
+  STRCMP_EQUAL(
+      "cache: planning the addresses of listen: a shard appears twice; this is a defect of "
+      "the service",
+      refused({1, 1}).c_str());
+  STRCMP_EQUAL("cache: planning listeners on shard number 2: the configuration has 2; this is a "
+               "defect of the service: it must take the index from a key of the type shard",
+               refused({0, 2}).c_str());
+}

@@ -113,6 +113,33 @@ TEST(Listeners, OpensEveryAddressAndRemovesItsFiles) {
   CHECK(access(path("b.sock").c_str(), F_OK) != 0);
 }
 
+TEST(Listeners, EachPlaceHasASocketAtATcpAddressAndTheFirstHasTheOthers) {
+  Listeners listeners("listen in [here]", {}, {}, 3);
+  listeners.open({unix_address(path("a.sock")), tcp_address(0), tcp_address(0)}, &problems);
+  LONGS_EQUAL(0, problems.size());
+  LONGS_EQUAL(3, listeners.sockets(0).size());
+  LONGS_EQUAL(2, listeners.sockets(1).size());
+  LONGS_EQUAL(2, listeners.sockets(2).size());
+  for (size_t place = 0; place < 3; ++place) {
+    for (const Fd& each : listeners.sockets(place)) CHECK(is_listening(each.number()));
+  }
+  CHECK(listeners.is_valid());
+}
+
+TEST(Listeners, APortThatAnotherProgramSharesIsInUse) {
+  Listeners first("listen in [here]", {}, {}, 2);
+  first.open({tcp_address(0)}, &problems);
+  sockaddr_in bound = {};
+  socklen_t bytes = sizeof bound;
+  const int fd = first.sockets(1)[0].number();
+  LONGS_EQUAL(0, getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &bytes));
+  Listeners second("listen in [here]", {}, {}, 2);
+  second.open({tcp_address(ntohs(bound.sin_port))}, &problems);
+  LONGS_EQUAL(1, problems.size());
+  STRCMP_EQUAL("Address already in use", problems[0].answer);
+  LONGS_EQUAL(0, second.sockets(0).size());
+}
+
 TEST(Listeners, OpeningTwiceIsAProgrammingError) {
   Listeners listeners("listen");
   listeners.open({tcp_address(0)}, &problems);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
 #include <arpa/inet.h>
@@ -174,6 +175,49 @@ TEST(SocketAddress, TcpPortInUseIsAnErrorWithItsCure) {
                second.error().doing);
   STRCMP_EQUAL("Address already in use", second.error().answer);
   STRCMP_CONTAINS("`ss -ltnp` names it", second.error().cure);
+}
+
+TEST(SocketAddress, SeveralSocketsShareAPort) {
+  constexpr size_t kSockets = 3;
+  Result<std::vector<Fd>> made = listen_together(loopback(0), kSockets);
+  CHECK(made.ok());
+  const std::vector<Fd>& sockets = made.value();
+  LONGS_EQUAL(kSockets, sockets.size());
+  const uint16_t port = port_of(sockets[0]);
+  for (const Fd& each : sockets) {
+    LONGS_EQUAL(port, port_of(each));
+    CHECK(is_port_shared(each.number()));
+    CHECK(fcntl(each.number(), F_GETFD) & FD_CLOEXEC);
+    LONGS_EQUAL(0, fcntl(each.number(), F_SETFL, O_NONBLOCK));
+  }
+  // Each connection is at one of them; among so many each has some.
+  size_t counts[kSockets] = {};
+  for (int i = 0; i < 200; ++i) {
+    CHECK(can_connect(port));
+    for (size_t k = 0; k < kSockets; ++k) {
+      const Fd served(accept4(sockets[k].number(), nullptr, nullptr, SOCK_CLOEXEC));
+      counts[k] += served.is_open() ? 1 : 0;
+    }
+  }
+  LONGS_EQUAL(200, counts[0] + counts[1] + counts[2]);
+  for (const size_t count : counts) CHECK(count > 0);
+}
+
+TEST(SocketAddress, ASharedPortIsInUseForAnotherProgram) {
+  Result<std::vector<Fd>> made = listen_together(loopback(0), 2);
+  CHECK(made.ok());
+  const uint16_t port = port_of(made.value()[0]);
+  const Result<std::vector<Fd>> second = listen_together(loopback(port), 2);
+  CHECK(!second.ok());
+  STRCMP_EQUAL(("listening at tcp:127.0.0.1:" + std::to_string(port)).c_str(),
+               second.error().doing);
+  STRCMP_EQUAL("Address already in use", second.error().answer);
+  CHECK(!listen_at(loopback(port)).ok());
+  made.value().clear();
+  Result<Fd> alone = listen_at(loopback(port));  // and the other way round
+  CHECK(alone.ok());
+  CHECK(!is_port_shared(alone.value().number()));
+  CHECK(!listen_together(loopback(port), 2).ok());
 }
 
 // A connection that its server closed first leaves TIME_WAIT behind; a restart must not wait.
