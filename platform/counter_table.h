@@ -252,6 +252,10 @@ struct CounterLabel {
   std::string value = {};  // 159
 };
 
+// kOfShard: of one shard of a service that has such a set on several; its instance is the shard's
+// name. kSum: their sum, without an instance; the runtime makes it (apps/counters/counter_sums.h).
+enum class CounterSetRole : uint32_t { kAlone, kOfShard, kSum };
+
 // A struct of counters, as a service or the runtime plans it.
 struct CounterSet {
   std::string owner;     // the service; empty: the runtime
@@ -264,6 +268,7 @@ struct CounterSet {
   // The names of the tables whose keys the set measures, if its instance is not one of these
   // tables: a queue of a drive measures the keys of all volumes on it. Not in the file.
   std::vector<std::string> measured = {};
+  CounterSetRole role = CounterSetRole::kAlone;
 };
 
 // The descriptions that all sets of type Counters share; made once in a program, at the first call.

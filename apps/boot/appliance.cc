@@ -15,6 +15,7 @@
 #include "apps/boot/appliance_user.h"
 #include "apps/boot/needed_calls.h"
 #include "apps/boot/preflight.h"
+#include "apps/counters/counter_sums.h"
 #include "apps/services/service_calls.h"
 #include "pinned_pool/boot_segment.h"
 #include "pinned_pool/pool_map.h"
@@ -450,6 +451,7 @@ void Appliance::tick() noexcept {
     in_service_on_main_thread(*service, "tick()", [&] { service->tick(); });
   }
   core_watch_.look();
+  add_up_shards(counters_.header());
   alerts_.look(monotonic_ns());  // last: includes the latest alerts of the services
   if (!supervision_.is_there()) return;
   supervision_.turn(raised_alert_count(counters_.view()), monotonic_ns());

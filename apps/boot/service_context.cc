@@ -263,6 +263,17 @@ Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_
   return defect("finding its counters " + std::string(name), "they are not planned");
 }
 
+// The instance of the set `name` of a shard; empty: only one shard has such a set.
+std::string_view ServiceContext::shard_instance(std::string_view name,
+                                                uint32_t shard) const noexcept {
+  require_shard(shard, "shard_counters");
+  const auto is_one = [name](const CounterSet& set) {
+    return set.name == name && set.role == CounterSetRole::kOfShard;
+  };
+  if (std::none_of(needs_.counters.begin(), needs_.counters.end(), is_one)) return {};
+  return runtime_.configuration.shards[shard].name;
+}
+
 void ServiceContext::set_label(std::string_view name, std::string_view instance,
                                std::string_view label, std::string_view value) noexcept {
   runtime_.counters.set_label(name, instance, label, value, needs_.name);

@@ -145,6 +145,11 @@ class ServiceContext {
     if (!memory.ok()) return memory.error();
     return new (memory.value()) Counters;
   }
+  // The one of `shard` that was planned by ServicePlan::shard_counters. Errors: the same.
+  template <typename Counters>
+  Result<Counters*> shard_counters(const char* name, uint32_t shard) {
+    return counters<Counters>(name, shard_instance(name, shard));
+  }
   // Sets a label of one of the service's sets (CounterSet::labels). Before the seal. Requires: the
   // label is planned.
   void set_label(std::string_view name, std::string_view instance, std::string_view label,
@@ -197,6 +202,7 @@ class ServiceContext {
 
  private:
   Error defect(const std::string& doing, const char* answer) const;
+  std::string_view shard_instance(std::string_view name, uint32_t shard) const noexcept;
   void require_shard(uint32_t shard, const char* function) const noexcept;
   void require_unsealed(const char* function) const noexcept;
 

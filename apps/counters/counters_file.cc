@@ -270,7 +270,8 @@ void CountersFile::describe(std::span<const CounterSet> all, const TraceShape& t
                                       first_label,
                                       label_count,
                                       values,
-                                      set.is_spare ? 0U : 1U};
+                                      set.is_spare ? 0U : 1U,
+                                      static_cast<uint32_t>(set.role)};
     for (const CounterLabel& one : set.labels) {
       new (label) CounterLabelRecord;
       set_text(label->name, one.name);

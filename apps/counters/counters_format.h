@@ -72,7 +72,7 @@ struct CounterSetRecord {
   uint32_t label_count = 0;
   uint64_t values = 0;                // offset in the file, on a cache line
   std::atomic<uint32_t> is_there{0};  // 0: spare, not taken yet; stored last, with release
-  uint32_t reserved = 0;
+  uint32_t role = 0;                  // CounterSetRole; 0 in files of older builds
 };
 
 // A label of a set, a fact that is no number: "backend", "io_uring".

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "apps/counters/counter_sums.h"
 #include "apps/counters/counters_view.h"
 #include "platform/clock.h"
 
@@ -222,6 +223,7 @@ Result<CountersSnapshot> CountersSnapshot::of_copy(std::unique_ptr<uint64_t[]> c
   if (!snapshot.is_consistent()) {
     return unusable(source).set_answer("%s", kLeadsOut).set_cure("%s", kSpoiled);
   }
+  add_up_shards(*reinterpret_cast<CountersHeader*>(snapshot.copy_.get()));
   snapshot.read_sets();
   return snapshot;
 }

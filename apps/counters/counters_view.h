@@ -87,6 +87,10 @@ class CountersView {
   const CountersHeader* header_ = nullptr;
 };
 
+inline bool is_role(const CounterSetRecord& set, CounterSetRole role) noexcept {
+  return set.role == static_cast<uint32_t>(role);
+}
+
 inline bool is_kind(const CounterRecord& counter, CounterKind kind) noexcept {
   return CountersView::text(counter.kind) == to_text(kind);
 }

@@ -47,7 +47,9 @@ bool MetricsText::is_of_group(uint32_t set, uint32_t first) const noexcept {
   if (!counters_.is_there(set)) return false;
   const CounterSetRecord& one = counters_.set(set);
   const CounterSetRecord& other = counters_.set(first);
-  return one.owner == other.owner && one.name == other.name && one.count == other.count;
+  // A sum and its parts are different metrics: whoever adds up one counts nothing twice.
+  return one.owner == other.owner && one.name == other.name && one.count == other.count &&
+         one.role == other.role;
 }
 
 bool MetricsText::is_first_of_group(uint32_t set) const noexcept {
@@ -219,7 +221,8 @@ bool MetricsText::begin_sample(Cursor* cursor, const char* suffix,
   const CounterSetRecord& set = counters_.set(cursor->member);
   const std::string_view instance = CountersView::text(set.instance.text);
   if (instance.empty()) return false;
-  write_word(CountersView::text(set.name.text), writer);
+  const bool is_of_shard = is_role(set, CounterSetRole::kOfShard);
+  write_word(is_of_shard ? "shard" : CountersView::text(set.name.text), writer);
   writer->text("=\"").escaped(instance, "\\\"").text("\"");
   return true;
 }

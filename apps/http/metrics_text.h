@@ -3,10 +3,11 @@
 // The text is generated from the descriptions in the counters file, so this file names no counter.
 // A metric's name is `bedplate_`, the set (for a service: its name, plus the set's if the set has
 // an instance), `_` and the counter. Times are in seconds; a counter ends with `_total`. The set's
-// instance is a label. The set's own labels are labels of a metric that ends with `_info`. Each
-// word of a state or of flags is a label, too, with the value 1 if it holds. A histogram has a
-// bucket for each power of two. Its sum takes the largest value of each finer bucket, so it is at
-// most a sixteenth too large. A text, and a gauge without a current value, have no line.
+// instance is a label with the name of the set, or "shard" if the instance is one. The set's own
+// labels are labels of a metric that ends with `_info`. Each word of a state or of flags is a
+// label, too, with the value 1 if it holds. A histogram has a bucket for each power of two. Its sum
+// takes the largest value of each finer bucket, so it is at most a sixteenth too large. A text, and
+// a gauge without a current value, have no line.
 // An alert (counter_alerts.h) is bedplate_sign, 1 or 0. The appliance's name is a label of
 // bedplate_appliance_info, and its age is bedplate_appliance_uptime_seconds: the difference of two
 // texts is the time between them, whatever delay each had on its way. For the status page, comments

@@ -137,6 +137,7 @@ Result<ServiceNeeds> ServicePlan::take() {
   BP_DCHECK_SLOW(is_valid());
   add_tls_carves();
   add_datagram_segments();
+  add_sums(&needs_.counters);
   if (is_refused_) return first_;
   return std::move(needs_);
 }
@@ -344,7 +345,12 @@ void ServicePlan::tls(uint32_t shard, uint32_t connection_count, const TlsFiles&
     return refuse(doing, "this program has no TLS linked in",
                   "link it with bedplate-tls (pkg-config; CMake: Bedplate::tls)");
   }
-  counters<TlsCounters>(kTlsCounters, terms.counters);
+  counters({.owner = needs_.name,
+            .name = kTlsCounters,
+            .instance = terms.counters,
+            .bytes = sizeof(TlsCounters),
+            .counters = described_counters<TlsCounters>(),
+            .role = terms.are_summed ? CounterSetRole::kOfShard : CounterSetRole::kAlone});
   kept_heap(OwnerName(needs_.tls->heap_owner), TlsCredentials::heap_bytes(connection_count),
             static_cast<uint32_t>(configuration_.shards.size()));
   sources(shard, 1);
@@ -506,22 +512,24 @@ bool ServicePlan::check_counter(const CounterSet& set, const CounterDescription&
     return defect("it does not lie in its struct");
   }
   if (const char* answer = defect_of(counter.alert, set)) return defect(answer);
-  // Sets without an instance are shown as one set.
+  // Sets without an instance are shown as one set; those of shards have such a sum.
+  const auto is_of_service = [](const CounterSet& one) {
+    return one.instance.empty() || one.role == CounterSetRole::kOfShard;
+  };
   const auto has_it = [&](const CounterSet& other) {
-    return other.instance.empty() &&
+    return is_of_service(other) && other.name != set.name &&
            std::any_of(other.counters.begin(), other.counters.end(),
                        [&](const CounterDescription& each) { return each.name == counter.name; });
   };
   const auto is_same = [&](const CounterDescription& each) { return each.name == counter.name; };
-  if ((set.instance.empty() &&
-       std::any_of(needs_.counters.begin(), needs_.counters.end(), has_it)) ||
+  if ((is_of_service(set) && std::any_of(needs_.counters.begin(), needs_.counters.end(), has_it)) ||
       std::count_if(set.counters.begin(), set.counters.end(), is_same) > 1) {
     return defect("another one has this name");
   }
   return true;
 }
 
-void ServicePlan::add_counters(CounterSet set) {
+void ServicePlan::counters(CounterSet set) {
   BP_KEEPS_VALID(*this);
   if (!is_new(kCounterNames, set.name + '\n' + set.instance)) {
     return refuse("the counters " + set.name + (set.instance.empty() ? "" : " of ") + set.instance,

@@ -25,6 +25,7 @@
 #include "apps/services/planned_datagrams.h"
 #include "apps/services/planned_files.h"
 #include "apps/services/planned_tls.h"
+#include "apps/services/shard_counters.h"
 #include "pinned_pool/plan.h"
 #include "platform/counter_table.h"
 #include "platform/units.h"
@@ -80,13 +81,15 @@ struct ListenTerms {
 
 // The differences between services with TLS. `heap_owner`: OpenSSL's memory is charged to it;
 // nullptr: "heap:tls-NAME". `counters`: the instance of the shard's TlsCounters, if the service has
-// TLS on several shards. `handshake_ns_max`: a client that has begun TLS, or must, and does not end
-// the handshake in this time is disconnected, counted (tls_failed_late) and logged; 0: the service
-// sees to that itself.
+// TLS on several shards; with `are_summed` it is the shard's name, and their sum is shown, too, as
+// by ServicePlan::shard_counters. `handshake_ns_max`: a client that has begun TLS, or must, and does
+// not end the handshake in this time is disconnected, counted (tls_failed_late) and logged; 0: the
+// service sees to that itself.
 struct TlsTerms {
   const char* heap_owner = nullptr;
   std::string counters = {};
   uint64_t handshake_ns_max = 10 * kNsPerSecond;
+  bool are_summed = false;
 };
 
 // Addresses under one key of a service's table.
@@ -229,16 +232,30 @@ class ServicePlan {
   template <typename Counters>
   void counters(const char* name, std::string_view instance = "",
                 std::vector<std::string> measured = {}) {
-    add_counters({.owner = needs_.name,
-                  .name = name,
-                  .instance = std::string(instance),
-                  .bytes = sizeof(Counters),
-                  .counters = described_counters<Counters>(),
-                  .measured = std::move(measured)});
+    counters({.owner = needs_.name,
+              .name = name,
+              .instance = std::string(instance),
+              .bytes = sizeof(Counters),
+              .counters = described_counters<Counters>(),
+              .measured = std::move(measured)});
   }
-
   // The same, for a set described by hand.
-  void counters(CounterSet set) { add_counters(std::move(set)); }
+  void counters(CounterSet set);
+  // Such a struct for each of `shards`, for ServiceContext::shard_counters. One shard: a set
+  // without an instance. Several: each has its shard's name as its instance, and all readers show
+  // their sum, too, as the set without an instance; it alone raises alerts.
+  template <typename Counters>
+  void shard_counters(const char* name, const std::vector<uint32_t>& shards) {
+    for (const uint32_t shard : shards) {
+      if (find_shard(shard, "counters") == nullptr) return;
+      counters(on_shard({.owner = needs_.name,
+                         .name = name,
+                         .instance = "",
+                         .bytes = sizeof(Counters),
+                         .counters = described_counters<Counters>()},
+                        configuration_.shards[shard].name, shards.size()));
+    }
+  }
 
   // The service traces the stations of its requests, on all its shards: ServiceContext::trace. Call
   // it once.
@@ -273,7 +290,6 @@ class ServicePlan {
   DatagramNetwork* find_network(const std::string& doing, std::string_view name);
   void add_datagram_segments();
   void add_tls_carves();
-  void add_counters(CounterSet set);
   enum NameKind { kCarveNames, kDatagramNames, kFileNames, kCounterNames, kNameKindCount };
   // Whether the name is new among those of this kind.
   bool is_new(NameKind kind, std::string name) {

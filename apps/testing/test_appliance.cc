@@ -17,6 +17,7 @@
 #include "apps/boot/runtime_counters.h"
 #include "apps/boot/shard_group.h"
 #include "apps/control/control_session.h"
+#include "apps/counters/counter_sums.h"
 #include "apps/counters/counters_file.h"
 #include "apps/services/listeners.h"
 #include "apps/services/planned_tls.h"
@@ -424,6 +425,7 @@ std::string TestAppliance::call(std::string_view method, std::string_view parame
 
 std::optional<uint64_t> TestAppliance::counter(std::string_view service, std::string_view name,
                                                std::string_view instance) {
+  add_up_shards(parts_->counters.header());
   for (const CounterSet& set : parts_->plan.services[index_of(service)].counters) {
     if (set.instance != instance) continue;
     for (const CounterDescription& one : set.counters) {

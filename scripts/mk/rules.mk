@@ -364,7 +364,8 @@ FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
     stream_session_datapath.cc) \
   $(addprefix transport/tls/,tls_credentials.cc tls_library.cc tls_session.cc) \
   $(filter transport/dpdk/net/%,$(DPDK_LIBRARY_SOURCES)) \
-  $(addprefix apps/counters/,counter_alerts.cc counters_snapshot.cc json_text.cc stats_json.cc) \
+  $(addprefix apps/counters/,counter_alerts.cc counter_sums.cc counters_snapshot.cc json_text.cc \
+    stats_json.cc) \
   apps/services/control_methods.cc \
   $(addprefix apps/control/,control_request.cc control_session.cc) \
   $(addprefix apps/http/,event_text.cc http_request.cc http_session.cc lines.cc metrics_text.cc \

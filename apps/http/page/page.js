@@ -200,7 +200,7 @@ function showServices() {
     const head = isPace ? column + "/s" : column, isTimes = now.named.has(name + "_bucket");
     heads.add(head);
     for (const {key, labels, value} of allOf(isTimes ? name + "_bucket" : name)) {
-      const row = set ? labels[set] : owner || "runtime";
+      const row = set ? labels[set] ?? labels.shard : owner || "runtime";
       if (!rows.has(row)) rows.set(row, new Map());
       const cells = rows.get(row);
       if (!cells.has(head)) cells.set(head, {name});

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/counters/counter_sums.h"
+#include "apps/services/shard_counters.h"
 #include "tests/apps/counters/counters_file_fixture.h"
 
 #include "CppUTest/TestHarness.h"
@@ -98,6 +100,26 @@ TEST(MetricsText, EachKindInTheTextFormat) {
                "bedplate_relay_feeds_lost_total{feeds=\"b\"} 0\n",
                of(text, "bedplate_relay").c_str());
   STRCMP_EQUAL("bedplate_cache_hits_total{} 0\n", of(text, "bedplate_cache_hits_total{").c_str());
+}
+
+TEST(MetricsText, TheSumOfShardsIsAMetricOfItsOwn) {
+  std::vector<CounterSet> sets;
+  for (const char* shard : {"a", "b"}) {
+    sets.push_back(on_shard(
+        {"echo", "clients", "", sizeof(test::HitCounters), described_counters<test::HitCounters>()},
+        shard, 2));
+  }
+  add_sums(&sets);
+  test::Running running(directory, "a", sets);
+  for (const size_t i : {size_t{1}, size_t{2}}) {
+    static_cast<test::HitCounters*>(running.file.values(sets[i]))->hits.set(i);
+  }
+  add_up_shards(running.file.header());
+  const std::string text = all(running, MetricsFormat::kPrometheus);
+  STRCMP_EQUAL("bedplate_echo_hits_total{} 3\n", of(text, "bedplate_echo_hits_total{").c_str());
+  STRCMP_EQUAL("bedplate_echo_clients_hits_total{shard=\"a\"} 1\n"
+               "bedplate_echo_clients_hits_total{shard=\"b\"} 2\n",
+               of(text, "bedplate_echo_clients_hits_total{").c_str());
 }
 
 // Each such metric has one mark, after its head, with its owner and set. The counters of a service
