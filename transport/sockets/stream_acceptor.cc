@@ -1,11 +1,13 @@
 #include "transport/sockets/stream_acceptor.h"
 
 #include "platform/assert.h"
+#include "transport/sockets/socket_address.h"
 
 namespace bedplate {
 
 bool StreamAcceptor::is_valid() const noexcept {
-  return refused_.is_valid() && (!is_drained() || (is_draining_ && open_count_ == 0));
+  return refused_.is_valid() &&
+         (!is_drained() || (is_draining_ && open_count_ == 0 && is_settled()));
 }
 
 void StreamAcceptor::create(const StreamAcceptorOptions& options) noexcept {
@@ -13,6 +15,15 @@ void StreamAcceptor::create(const StreamAcceptorOptions& options) noexcept {
   BP_ASSERT(options.counters != nullptr && options.take != nullptr && options.drain != nullptr);
   options_ = options;
   if (options.refusals.are_any()) refused_.create(*options.sockets);
+  if (options.moves == nullptr) return;
+  options.moves->serve(
+      {.arrived =
+           [](void* self, const AcceptedClient& client) noexcept {
+             static_cast<StreamAcceptor*>(self)->take(client);
+           },
+       .settled = [](void* self) noexcept { static_cast<StreamAcceptor*>(self)->look_drained(); },
+       .context = this,
+       .open = &options.counters->connections_open});
 }
 
 void StreamAcceptor::add(int fd, void* terms) noexcept {
@@ -23,12 +34,13 @@ void StreamAcceptor::add(int fd, void* terms) noexcept {
   listener.acceptor = this;
   listener.terms = terms;
   if (options_.layers != nullptr) listener.layer_use = options_.layers->use_on(fd);
+  listener.is_only = !is_port_shared(fd);
   listener.socket.fd = fd;
   listener.socket.silence_ns_max = options_.silence_ns_max;
   listener.socket.context = &listener;
   listener.socket.accepted = [](void* context, int accepted_fd) noexcept {
     const auto& its = *static_cast<Listener*>(context);
-    its.acceptor->accept({accepted_fd, its.layer_use, its.terms});
+    its.acceptor->accept({accepted_fd, its.layer_use, its.terms}, its.is_only);
   };
 }
 
@@ -39,14 +51,22 @@ void StreamAcceptor::start() noexcept {
   }
 }
 
-void StreamAcceptor::accept(const AcceptedClient& client) noexcept {
+void StreamAcceptor::accept(const AcceptedClient& client, bool is_only) noexcept {
   BP_ASSERT(is_own_thread() && client.fd >= 0);
-  BP_KEEPS_VALID(*this);
   if (const StreamRefusals& asked = options_.refusals; asked.refusal != nullptr) {
     char room[kWordsBytesMax];
     const std::string_view words = asked.refusal(asked.context, client.fd, std::span(room));
     if (!words.empty()) return refused_.refuse(client.fd, words);
   }
+  ClientMoves* const moves = options_.moves;
+  if (moves != nullptr && is_accepting() && moves->try_move(client, is_only)) return;
+  take(client);
+}
+
+// The client has come here, or another shard has given it.
+void StreamAcceptor::take(const AcceptedClient& client) noexcept {
+  BP_ASSERT(is_own_thread() && client.fd >= 0);
+  BP_KEEPS_VALID(*this);
   const AcceptOutcome outcome =
       is_accepting() ? options_.take(options_.context, client) : AcceptOutcome::kTurnedAway;
   if (outcome != AcceptOutcome::kTaken) refuse(client.fd, outcome);
@@ -78,7 +98,13 @@ void StreamAcceptor::closed() noexcept {
   BP_ASSERT(open_count_ > 0);
   BP_KEEPS_VALID(*this);
   options_.counters->connections_open.set(--open_count_);
-  if (is_draining_ && open_count_ == 0) is_drained_.store(true, std::memory_order_release);
+  look_drained();
+}
+
+void StreamAcceptor::look_drained() noexcept {
+  if (is_draining_ && open_count_ == 0 && is_settled()) {
+    is_drained_.store(true, std::memory_order_release);
+  }
 }
 
 void StreamAcceptor::drain() noexcept {
@@ -90,7 +116,7 @@ void StreamAcceptor::drain() noexcept {
     options_.sockets->stop_listening(listeners_[i].socket);
   }
   options_.drain(options_.context);
-  if (open_count_ == 0) is_drained_.store(true, std::memory_order_release);
+  look_drained();
 }
 
 }  // namespace bedplate

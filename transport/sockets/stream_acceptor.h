@@ -4,9 +4,11 @@
 //
 //     a client comes   the service refuses it, with words (StreamRefusals::refusal), or
 //                      the server takes nobody: it drains, or set_accepting(false), or
+//                      another shard has a place for it (client_moves.h), or
 //                      take() opens a connection for it, or has no place (StreamRefusals::too_many)
 //     a connection     opened() ... closed()
-//     request_drain()  no more listening; drain() ends connections; after the last one is_drained()
+//     request_drain()  no more listening; drain() ends connections; after the last one, and when
+//                      no client is on its way to another shard, is_drained()
 //
 // It touches no connection, and a request costs nothing here.
 #pragma once
@@ -19,6 +21,7 @@
 
 #include "platform/counter.h"
 #include "transport/loop/event_loop.h"
+#include "transport/sockets/client_moves.h"
 #include "transport/sockets/layer_use.h"
 #include "transport/sockets/refused_clients.h"
 #include "transport/sockets/stream_layer.h"
@@ -42,13 +45,6 @@ struct StreamRefusals {
   bool are_any() const noexcept { return refusal != nullptr || too_many != nullptr; }
 };
 
-// The client of a connected socket. `layer_use`, `terms`: of its listener.
-struct AcceptedClient {
-  int fd = -1;
-  LayerUse layer_use = LayerUse::kNone;
-  void* terms = nullptr;
-};
-
 // kTaken: the descriptor is the server's. kNoPlace: all planned connections are open. kTurnedAway:
 // the client is not served for another reason.
 enum class AcceptOutcome : uint8_t { kTaken, kNoPlace, kTurnedAway };
@@ -61,6 +57,7 @@ struct StreamAcceptorOptions {
   const StreamLayers* layers = nullptr;  // tell the use of each listener; nullptr: none
   uint64_t silence_ns_max = 0;           // StreamListener
   StreamRefusals refusals = {};
+  ClientMoves* moves = nullptr;  // to other shards; nullptr: the server is on this one alone
   // The server. take(): not called while the acceptor takes nobody. drain(): the server ends each
   // connection in its own way.
   AcceptOutcome (*take)(void* context, const AcceptedClient& client) noexcept = nullptr;
@@ -103,13 +100,14 @@ class StreamAcceptor {
   // Drains now, unless it does already.
   void drain() noexcept;
   bool is_draining() const noexcept { return is_draining_; }
-  // Whether it drains, and no connection is open. Threads: any.
+  // Whether it drains, no connection is open, and no client is on its way. Threads: any.
   bool is_drained() const noexcept { return is_drained_.load(std::memory_order_acquire); }
   // Closes the connections of refused clients at once. After the loop's run.
   void end() noexcept { refused_.end(); }
 
-  // Invariants, looked at before and after each change: 1. It is drained only when it drains and no
-  // connection is open. 2. The refused clients are valid.
+  // Invariants, looked at before and after each change: 1. It is drained only when it drains, no
+  // connection is open, and no client is on its way to another shard. 2. The refused clients are
+  // valid.
   bool is_valid() const noexcept;
 
  private:
@@ -118,10 +116,16 @@ class StreamAcceptor {
     StreamAcceptor* acceptor = nullptr;
     LayerUse layer_use = LayerUse::kNone;
     void* terms = nullptr;
+    bool is_only = false;  // no other shard listens at its socket
   };
 
   bool is_own_thread() const noexcept { return options_.loop->is_own_thread(); }
-  void accept(const AcceptedClient& client) noexcept;
+  bool is_settled() const noexcept {
+    return options_.moves == nullptr || options_.moves->is_settled();
+  }
+  void accept(const AcceptedClient& client, bool is_only) noexcept;
+  void take(const AcceptedClient& client) noexcept;
+  void look_drained() noexcept;
 
   StreamAcceptorOptions options_;
   uint32_t open_count_ = 0;

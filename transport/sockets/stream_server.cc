@@ -72,6 +72,7 @@ void StreamServer::make_parts() noexcept {
                     .layers = options_.layers,
                     .silence_ns_max = options_.silence_ns_max,
                     .refusals = options_.refusals,
+                    .moves = options_.moves,
                     .take =
                         [](void* self, const AcceptedClient& client) noexcept {
                           return static_cast<StreamServer*>(self)->take(client);

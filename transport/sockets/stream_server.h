@@ -45,6 +45,7 @@
 #include "platform/units.h"
 #include "transport/loop/event_loop.h"
 #include "transport/sockets/answer_watch.h"
+#include "transport/sockets/client_moves.h"
 #include "transport/sockets/layered_socket_datapath.h"
 #include "transport/sockets/session_patience.h"
 #include "transport/sockets/stream_acceptor.h"
@@ -73,6 +74,9 @@ struct StreamServerOptions {
   // When all connections are taken, a new one replaces the one that has been idle for the longest
   // time. The service plans StreamServer::kSuccessorsMax descriptors more.
   bool replaces_idle = false;
+  // With servers of other shards: clients that find no place here go to one of them, before any is
+  // replaced. nullptr: the server is alone (StreamServers makes those of several shards).
+  ClientMoves* moves = nullptr;
 };
 
 // Threads: before start(), the one that sets it up; then the shard's, but for request_drain() and
@@ -138,6 +142,7 @@ class StreamServer {
       ++connection_count_;
       free_.push(*made);
     }
+    if (options_.moves != nullptr) options_.moves->set_place_count(connection_count_);
   }
 
   // Adds a listening socket; the layers say how its clients use them. `fd` stays the caller's, and
