@@ -26,6 +26,7 @@ ROOTS = (
     "apps/services/tls_keys.h",
     "apps/configuration/read_table.h",
     "apps/boot/service_context.h",
+    "apps/boot/placed_server.h",
     "alloc/added_heap.h",
     "alloc/buffer_pool_datapath.h",
     "alloc/heap_owner.h",

@@ -15,7 +15,7 @@ StreamServers::Place& StreamServers::add_place(StreamServerOptions* options, Mov
   if (moves != nullptr) {
     place->has_moves = true;
     place->moves.create(*options->loop, *moves);
-    if (first_ != nullptr) first_->moves.join(place->moves);
+    if (last_ != nullptr) last_->moves.join(place->moves);  // in this order
     options->moves = &place->moves;
   }
   (last_ == nullptr ? first_ : last_->next) = place;
