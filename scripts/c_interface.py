@@ -24,6 +24,7 @@ CLASSES = {
     "ControlCall": "apps/services/control_methods.h",
     "JsonText": "apps/counters/json_text.h",
     "StreamServer": "transport/sockets/stream_server.h",
+    "PlacedServer": "apps/boot/placed_server.h",
     "StreamSession": "transport/sockets/stream_session_datapath.h",
     "StreamInput": "transport/sockets/stream_input_datapath.h",
     "LaterAnswer": "transport/sockets/later_answers_datapath.h",

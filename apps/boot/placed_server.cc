@@ -89,7 +89,7 @@ void PlacedServer::plan_parts(ServicePlan& plan, const PlacedServerPlan& what, u
 
 Result<PlacedServer::Place> PlacedServer::take_place(ServiceContext& context, uint32_t index,
                                                      const StreamServerOptions& options) {
-  BP_ASSERT(index < shards_.size() && servers_.count() == index);
+  BP_ASSERT(index < shards_.size());
   Place place;
   place.shard = shards_[index];
   place.options = options;
@@ -108,10 +108,10 @@ Result<PlacedServer::Place> PlacedServer::take_place(ServiceContext& context, ui
   return place;
 }
 
-Result<void> PlacedServer::add_listeners(ServiceContext& context, uint32_t shard) {
+Result<void> PlacedServer::add_listeners(ServiceContext& context, uint32_t shard,
+                                         StreamServer& server) {
   if (listen_key_.empty()) return {};
   BP_TRY_ASSIGN(const auto listening, context.listeners(listen_key_, shard));
-  StreamServer& server = servers_.at(servers_.count() - 1);
   for (const Fd& socket : listening) server.add_listener(socket.number());
   return {};
 }

@@ -26,6 +26,8 @@
 
 #include "apps/boot/service_context.h"
 #include "apps/services/service_plan.h"
+#include "pinned_pool/owner_name.h"
+#include "platform/assert.h"
 #include "platform/result.h"
 #include "transport/sockets/client_moves.h"
 #include "transport/sockets/socket_address.h"
@@ -122,10 +124,13 @@ class PlacedServer {
                            const StreamServerOptions& options);
   // Creates its server. Requires: in the order of the plan.
   template <typename Session, typename... Arguments>
-  Result<void> add(ServiceContext& context, const Place& place, Arguments&... arguments) {
+  Result<StreamServer*> add(ServiceContext& context, const Place& place, Arguments&... arguments) {
+    const uint32_t index = servers_.count();
+    BP_ASSERT(index < shards_.size() && shards_[index] == place.shard);
     const auto memory = place.memory.first(StreamServers::bytes_for<Session>(connection_count_));
-    servers_.add<Session>(place.options, place.moves, memory, arguments...);
-    return add_listeners(context, place.shard);
+    StreamServer& made = servers_.add<Session>(place.options, place.moves, memory, arguments...);
+    BP_TRY(add_listeners(context, place.shard, made));
+    return &made;
   }
 
   // ---- From then on ----
@@ -142,7 +147,7 @@ class PlacedServer {
  private:
   OwnerName owner(uint32_t index) const;
   void plan_memory(ServicePlan& plan, const PlacedServerPlan& what, uint64_t bytes);
-  Result<void> add_listeners(ServiceContext& context, uint32_t shard);
+  Result<void> add_listeners(ServiceContext& context, uint32_t shard, StreamServer& server);
 
   std::string service_;
   std::string name_;

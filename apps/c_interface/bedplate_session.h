@@ -76,6 +76,15 @@ void bp_table_tls(bp_table* table, const char* page);
  * table sets their number, or NULL. `name` is 1 to 20 of a-z, 0-9 and -. */
 void bp_plan_server(bp_plan* plan, const char* name, unsigned shard, unsigned connections,
                     const char* key, const bp_protocol* protocol);
+/* Plans a server on several shards, such as those of bp_table_shards_or_all, which serve as one:
+ * each has a socket at each TCP address of the key `listen`, and one that is full gives clients to
+ * one with room. `connections` is the total, divided over the shards and rounded up. The functions
+ * of the protocol are called on all these shards, at the same time; each counter and histogram of
+ * the service still has one writer. The server's counters are kept for each shard, with their sum;
+ * so a service has one such server. */
+void bp_plan_server_on(bp_plan* plan, const char* name, const unsigned* shards, size_t shard_count,
+                       unsigned connections, const char* key, const char* listen,
+                       const bp_protocol* protocol);
 /* Creates the server that was planned as `name`, which serves the clients at the addresses of the
  * key `listen` from the start to the drain: in create. Errors: -1: it is not planned, or its table
  * has no addresses under this key, or the server was created before. */
@@ -126,6 +135,8 @@ void bp_session_start_tls(bp_session* session);
 
 /* Memory of the protocol for this session, zeroed at the boot. */
 void* bp_session_state(bp_session* session);
+/* The shard of this session, by its number: all that the session does is on its thread. */
+unsigned bp_session_shard(const bp_session* session);
 /* Ends the wait of a step that returned BP_WAITS. Not from within `work`. `now_ns`: the loop's. */
 void bp_session_resume(bp_session* session, uint64_t now_ns);
 /* Whether the client has gone, so that nobody needs an answer. */

@@ -66,7 +66,13 @@ Result<void> CService::plan(ServicePlan& plan) {
   }
   if (!counters.counters.empty()) plan.counters(counters);
   if (tls) tls->plan(plan, servers);
-  for (const ListenNeed& each : listens) plan.listen(each.key.c_str(), each.addresses);
+  for (const ListenNeed& each : listens) {
+    ListenTerms terms;
+    for (const CServer& server : servers) {
+      if (server.listen() == each.key) terms.shards = server.shards();
+    }
+    plan.listen(each.key.c_str(), each.addresses, {}, terms);
+  }
   for (const FileNeed& file : files) plan.file(file.shard, file.plan);
   return {};
 }
@@ -122,7 +128,7 @@ void CService::start(uint32_t shard) noexcept {
     if (one.shard == shard) loops[shard].sockets->start_listening(one.listener);
   }
   for (CServer& server : servers) {
-    if (server.is_created() && server.shard() == shard) server.server().start();
+    server.server().start(shard);
   }
   if (c_.start != nullptr) c_.start(c_.self, shard);
 }
@@ -135,16 +141,14 @@ void CService::drain(unsigned shard) noexcept {
 }
 
 bool CService::is_drained() const noexcept {
-  const auto is_done = [](const CServer& server) {
-    return !server.is_created() || server.server().is_drained();
-  };
+  const auto is_done = [](const CServer& server) { return server.server().is_drained(); };
   return (c_.drain == nullptr || has_drained.load(std::memory_order_acquire)) &&
          std::all_of(servers.begin(), servers.end(), is_done);
 }
 
 void CService::request_drain() noexcept {
   for (CServer& server : servers) {
-    if (server.is_created()) server.server().request_drain();
+    server.server().request_drain();
   }
   for (Draining& draining : draining_) loops[draining.shard].loop->submit(draining.call);
 }

@@ -98,7 +98,10 @@ class CService final : public Service {
   bool is_drained() const noexcept override;
 
   bool drains_alone() const noexcept override { return c_.drains_with_appliance == 0; }
-  bool stopped() noexcept override { return c_.stopped == nullptr || c_.stopped(c_.self) == 0; }
+  bool stopped() noexcept override {
+    for (CServer& server : servers) server.server().end();
+    return c_.stopped == nullptr || c_.stopped(c_.self) == 0;
+  }
 
   void* self() const noexcept { return c_.self; }
   // Gives the service's variables the values of the file. Called before a check of them, too.

@@ -33,13 +33,13 @@ constexpr const char* kCounters = "server";
 uint64_t whole_lines(uint64_t bytes) noexcept { return align_up(bytes, kCacheLineBytes); }
 
 // The parts of a session's memory.
-std::span<char> chars(CServer& server, uint64_t bytes) noexcept {
-  const std::span<std::byte> taken = server.take(bytes);
+std::span<char> chars(CServerPlace& place, uint64_t bytes) noexcept {
+  const std::span<std::byte> taken = place.take(bytes);
   return {reinterpret_cast<char*>(taken.data()), bytes};
 }
-std::span<LaterAnswer> answers(CServer& server) noexcept {
-  const unsigned count = server.protocol().later_count;
-  const std::span<std::byte> taken = server.take(count * sizeof(LaterAnswer));
+std::span<LaterAnswer> answers(CServerPlace& place) noexcept {
+  const unsigned count = place.server.protocol().later_count;
+  const std::span<std::byte> taken = place.take(count * sizeof(LaterAnswer));
   for (unsigned i = 0; i < count; ++i) new (taken.data() + i * sizeof(LaterAnswer)) LaterAnswer;
   return {reinterpret_cast<LaterAnswer*>(taken.data()), count};
 }
@@ -54,35 +54,53 @@ uint64_t CServer::session_bytes() const noexcept {
          whole_lines(protocol_.state_bytes);
 }
 
-void CServer::plan(ServicePlan& plan) const {
-  const uint64_t bytes =
-      StreamServer::bytes_for<CSession>(connections_) + connections_ * session_bytes();
-  const OwnerName owner(name_, service_);
-  plan.segment(owner, {{owner, bytes}}, plan.placement(shard_));
-  const char* key = key_.empty() ? nullptr : key_.c_str();
-  plan.connections(shard_, connections_, key);
-  StreamServerCounters counters;
-  CounterTable table(&counters);
-  describe(table, counters, key);
-  plan.counters({service_, kCounters, name_, sizeof counters, table.take()});
-}
-
-std::span<std::byte> CServer::take(uint64_t bytes) noexcept {
-  const std::span<std::byte> taken = memory_.subspan(taken_bytes_, bytes);
-  taken_bytes_ += whole_lines(bytes);
+std::span<std::byte> CServerPlace::take(uint64_t bytes) noexcept {
+  const std::span<std::byte> taken = memory.first(bytes);
+  memory = memory.subspan(whole_lines(bytes));
   return taken;
 }
 
-Result<void> CServer::create(ServiceContext& context, const char* listen, StreamLayers* layers) {
-  BP_TRY_ASSIGN(memory_, context.carve(OwnerName(name_, service_)));
-  BP_TRY_ASSIGN(const auto counters, context.counters<StreamServerCounters>(kCounters, name_));
-  BP_TRY_ASSIGN(const auto listening, context.listeners(listen));
+PlacedServerPlan CServer::planned() const {
+  return {.service = service_,
+          .name = name_,
+          .shards = shards_,
+          .connection_count = connections_,
+          .connection_key = key_.empty() ? nullptr : key_.c_str(),
+          .listen_key = nullptr,
+          .more_connection_bytes = session_bytes(),
+          .is_traced = protocol_.is_traced != 0};
+}
+
+uint32_t CServer::connections_of_each() const {
+  return PlacedServer::connections_of_each(planned());
+}
+
+// On one shard the set is called "server", and its instance as the server is; on several it is
+// called as the server is, and has their names as its instances.
+void CServer::plan(ServicePlan& plan) {
+  server_.plan_parts(plan, planned(), StreamServers::bytes_for<CSession>(connections_of_each()));
+  StreamServerCounters sample;
+  CounterTable table(&sample);
+  describe(table, sample, key_.empty() ? nullptr : key_.c_str());
+  const CounterDescriptions described(table.take());
+  if (shards_.size() == 1) {
+    return plan.counters({service_, kCounters, name_, sizeof sample, described});
+  }
+  for (const uint32_t shard : shards_) {
+    if (shard >= plan.configuration().shards.size()) return;  // it is refused already
+    plan.counters(on_shard({service_, name_, "", sizeof sample, described},
+                           plan.configuration().shards[shard].name, shards_.size()));
+  }
+}
+
+Result<StreamServerCounters*> CServer::counters(ServiceContext& context, uint32_t shard) const {
+  if (shards_.size() == 1) return context.counters<StreamServerCounters>(kCounters, name_);
+  return context.shard_counters<StreamServerCounters>(name_.c_str(), shard);
+}
+
+StreamServerOptions CServer::options() const {
   StreamServerOptions options;
   options.name = service_.c_str();
-  options.loop = &context.loop(shard_);
-  options.sockets = &context.sockets(shard_);
-  options.counters = counters;
-  options.layers = layers;
   options.has_layer_on_request = protocol_.has_tls_on_request != 0;
   options.silence_ns_max = protocol_.silence_s_max * kNsPerSecond;
   if (protocol_.answer_s_max == BP_ANSWERS_ANY_TIME) {
@@ -90,12 +108,31 @@ Result<void> CServer::create(ServiceContext& context, const char* listen, Stream
   } else if (protocol_.answer_s_max != 0) {
     options.answer_ns_max = protocol_.answer_s_max * kNsPerSecond;
   }
-  if (protocol_.is_traced != 0) {
-    BP_TRY_ASSIGN(options.trace, context.trace(shard_));
+  return options;
+}
+
+Result<void> CServer::create(ServiceContext& context, const char* listen, CTls* tls) {
+  if (!listen_.empty() && listen_ != listen) {
+    return error_while("creating the server %s at the addresses of %s", name_.c_str(), listen)
+        .set_answer("it is planned for those of %s", listen_.c_str())
+        .set_cure("give bp_plan_server_on and bp_server_listen the same key");
   }
-  taken_bytes_ = StreamServer::bytes_for<CSession>(connections_);
-  server_.create<CSession>(options, memory_.first(taken_bytes_), *this);
-  for (const Fd& socket : listening) server_.add_listener(socket.number());
+  for (uint32_t i = 0; i < shards_.size(); ++i) {
+    const uint32_t shard = shards_[i];
+    StreamServerOptions its_options = options();
+    if (tls != nullptr) {
+      BP_TRY_ASSIGN(its_options.layers, tls->layers(context, shard));
+    }
+    BP_TRY_ASSIGN(PlacedServer::Place place, server_.take_place(context, i, its_options));
+    BP_TRY_ASSIGN(place.options.counters, counters(context, shard));
+    const uint64_t bytes = StreamServers::bytes_for<CSession>(connections_of_each());
+    CServerPlace& own =
+        places_.emplace_back(CServerPlace{*this, shard, place.memory.subspan(bytes)});
+    BP_TRY_ASSIGN(StreamServer* const made, server_.add<CSession>(context, place, own));
+    BP_TRY_ASSIGN(const auto listening,
+                  listen_.empty() ? context.listeners(listen) : context.listeners(listen, shard));
+    for (const Fd& socket : listening) made->add_listener(socket.number());
+  }
   return {};
 }
 
@@ -104,11 +141,21 @@ Result<void> CServer::create(ServiceContext& context, const char* listen, Stream
 void CTls::plan(ServicePlan& plan, const std::deque<CServer>& servers) {
   layers_.clear();
   std::map<uint32_t, uint32_t> counts;
-  for (const CServer& each : servers) counts[each.shard()] += each.connections();
+  bool are_summed = false;
+  for (const CServer& each : servers) {
+    for (const uint32_t shard : each.shards()) counts[shard] += each.connections_of_each();
+    are_summed |= each.shards().size() > 1;
+  }
   for (const auto& [shard, count] : counts) {
-    // The first shard's counters need no name beside the service's.
+    // The first shard's counters need no name beside the service's, unless there is a sum.
     const bool is_first = shard == counts.begin()->first;
-    plan.tls(shard, count, files, {.counters = is_first ? "" : "shard-" + std::to_string(shard)});
+    TlsTerms terms;
+    terms.counters = is_first ? "" : "shard-" + std::to_string(shard);
+    if (are_summed && shard < plan.configuration().shards.size()) {
+      terms.counters = plan.configuration().shards[shard].name;
+      terms.are_summed = true;
+    }
+    plan.tls(shard, count, files, terms);
   }
 }
 
@@ -121,13 +168,14 @@ Result<StreamLayers*> CTls::layers(ServiceContext& context, uint32_t shard) {
 
 // ---- CSession ----
 
-CSession::CSession(CServer& server) noexcept
+CSession::CSession(CServerPlace& place) noexcept
     : StreamSession(
-          chars(server, server.protocol().input_bytes),
-          chars(server, server.protocol().output_bytes), answers(server),
-          server.protocol().any_order != 0 ? AnswerOrder::kAny : AnswerOrder::kOfRequests),
-      protocol_(server.protocol()),
-      state_(server.take(server.protocol().state_bytes).data()) {}
+          chars(place, place.server.protocol().input_bytes),
+          chars(place, place.server.protocol().output_bytes), answers(place),
+          place.server.protocol().any_order != 0 ? AnswerOrder::kAny : AnswerOrder::kOfRequests),
+      place_(place),
+      protocol_(place.server.protocol()),
+      state_(place.take(protocol_.state_bytes).data()) {}
 
 StreamStep CSession::work(uint64_t now_ns) noexcept {
   return static_cast<StreamStep>(protocol_.work(protocol_.self, as_c(), now_ns));
@@ -169,8 +217,17 @@ void bp_table_tls(bp_table* table, const char* page) {
 
 void bp_plan_server(bp_plan* plan, const char* name, unsigned shard, unsigned connections,
                     const char* key, const bp_protocol* protocol) {
-  CServer& server = plan->service.servers.emplace_back(plan->service.name(), name, shard,
-                                                       connections, key, *protocol);
+  const std::vector<uint32_t> shards = {shard};
+  CServer& server = plan->service.servers.emplace_back(plan->service.name(), name, shards,
+                                                       connections, key, "", *protocol);
+  server.plan(plan->plan);
+}
+void bp_plan_server_on(bp_plan* plan, const char* name, const unsigned* shards, size_t shard_count,
+                       unsigned connections, const char* key, const char* listen,
+                       const bp_protocol* protocol) {
+  const std::vector<uint32_t> all(shards, shards + shard_count);
+  CServer& server = plan->service.servers.emplace_back(plan->service.name(), name, all, connections,
+                                                       key, listen, *protocol);
   server.plan(plan->plan);
 }
 
@@ -183,13 +240,7 @@ int bp_server_listen(bp_context* context, const char* name, const char* listen) 
                       .set_answer("it is not planned")
                       .set_cure("call bp_plan_server in plan"));
   }
-  StreamLayers* layers = nullptr;
-  if (service.tls) {
-    auto made = service.tls->layers(*service.context, found->shard());
-    if (!made.ok()) return c_fail(made.error());
-    layers = made.value();
-  }
-  auto created = found->create(*service.context, listen, layers);
+  auto created = found->create(*service.context, listen, service.tls ? &*service.tls : nullptr);
   return created.ok() ? 0 : c_fail(created.error());
 }
 
@@ -245,6 +296,7 @@ bp_tls bp_session_tls(bp_session* session) {
 void bp_session_start_tls(bp_session* session) { of(session).start_layer(); }
 
 void* bp_session_state(bp_session* session) { return of(session).state(); }
+unsigned bp_session_shard(const bp_session* session) { return of(session).shard(); }
 void bp_session_resume(bp_session* session, uint64_t now_ns) { of(session).resume(now_ns); }
 int bp_session_has_left(const bp_session* session) { return of(session).has_left() ? 1 : 0; }
 

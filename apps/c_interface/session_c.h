@@ -7,58 +7,75 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "apps/boot/placed_server.h"
 #include "apps/c_interface/bedplate_session.h"
 #include "transport/sockets/stream_server.h"
 #include "transport/tls/tls_files.h"
 
 namespace bedplate {
 
-class ServiceContext;
-class ServicePlan;
+class CServer;
+class CTls;
+
+// The sessions of a server on one shard.
+struct CServerPlace {
+  const CServer& server;
+  uint32_t shard;
+  std::span<std::byte> memory;  // not taken yet
+
+  // The next part of the memory, for a session that is being made.
+  std::span<std::byte> take(uint64_t bytes) noexcept;
+};
 
 // A server as planned, and from create() on the server itself.
 class CServer {
  public:
-  CServer(std::string service, std::string name, uint32_t shard, uint32_t connections,
-          const char* key, const bp_protocol& protocol)
-      : service_(std::move(service)),
-        name_(std::move(name)),
-        shard_(shard),
+  // `listen`: the key of the addresses that are planned for all its shards; empty: they are planned
+  // without it, for its only shard.
+  CServer(const char* service, const char* name, std::vector<uint32_t> shards, uint32_t connections,
+          const char* key, const char* listen, const bp_protocol& protocol)
+      : service_(service),
+        name_(name),
+        shards_(std::move(shards)),
         connections_(connections),
         key_(key == nullptr ? "" : key),
+        listen_(listen),
         protocol_(protocol) {}
   CServer(const CServer&) = delete;
   CServer& operator=(const CServer&) = delete;
 
   const std::string& name() const noexcept { return name_; }
-  uint32_t shard() const noexcept { return shard_; }
-  uint32_t connections() const noexcept { return connections_; }
+  const std::vector<uint32_t>& shards() const noexcept { return shards_; }
+  const std::string& listen() const noexcept { return listen_; }
+  // On each of its shards.
+  uint32_t connections_of_each() const;
   const bp_protocol& protocol() const noexcept { return protocol_; }
-  bool is_created() const noexcept { return !memory_.empty(); }
 
-  void plan(ServicePlan& plan) const;
-  // `layers`: those of its shard; nullptr: there is no TLS. Errors: it was created before; those of
-  // the context, as for parts that are not planned.
-  Result<void> create(ServiceContext& context, const char* listen, StreamLayers* layers);
-  StreamServer& server() noexcept { return server_; }
-  const StreamServer& server() const noexcept { return server_; }
-
-  // The next part of its memory, for a session that is being made.
-  std::span<std::byte> take(uint64_t bytes) noexcept;
+  void plan(ServicePlan& plan);
+  // `tls`: nullptr: there is no TLS. Errors: it was created before, or is planned for other
+  // addresses; those of the context, as for parts that are not planned.
+  Result<void> create(ServiceContext& context, const char* listen, CTls* tls);
+  PlacedServer& server() noexcept { return server_; }
+  const PlacedServer& server() const noexcept { return server_; }
 
  private:
+  PlacedServerPlan planned() const;
   uint64_t session_bytes() const noexcept;
+  Result<StreamServerCounters*> counters(ServiceContext& context, uint32_t shard) const;
+  StreamServerOptions options() const;
 
   std::string service_;
   std::string name_;
-  uint32_t shard_;
-  uint32_t connections_;
+  std::vector<uint32_t> shards_;
+  uint32_t connections_;  // of all shards together
   std::string key_;
+  std::string listen_;
   bp_protocol protocol_;
-  std::span<std::byte> memory_;
-  uint64_t taken_bytes_ = 0;
-  StreamServer server_;
+  std::deque<CServerPlace> places_;
+  PlacedServer server_;
 };
 
 // TLS of a service's servers: bp_table_tls.
@@ -78,7 +95,7 @@ class CTls {
 // A bp_session. The functions that a protocol calls are public, for C.
 class CSession final : public StreamSession {
  public:
-  explicit CSession(CServer& server) noexcept;
+  explicit CSession(CServerPlace& place) noexcept;
 
   using StreamSession::answered;
   using StreamSession::arrived;
@@ -100,6 +117,7 @@ class CSession final : public StreamSession {
   using StreamSession::want;
 
   void* state() const noexcept { return state_; }
+  uint32_t shard() const noexcept { return place_.shard; }
 
  private:
   StreamStep work(uint64_t now_ns) noexcept override;
@@ -108,6 +126,7 @@ class CSession final : public StreamSession {
 
   bp_session* as_c() noexcept { return reinterpret_cast<bp_session*>(this); }
 
+  const CServerPlace& place_;
   const bp_protocol& protocol_;
   void* state_;
 };

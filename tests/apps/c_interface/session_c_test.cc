@@ -45,7 +45,7 @@ void say(bp_session* session, std::string_view text) {
 }
 
 // "later": the answer is finished by the test; "wait": the session waits for the test; "lend",
-// "fill" and "skip" (the next 5 bytes), "number", "end", "foreign"; "tls" is answered by a number,
+// "fill" and "skip" (the next 5 bytes), "number", "shard" (its number), "end", "foreign"; "tls" is answered by a number,
 // and "starttls" begins TLS. Other lines come back.
 bp_step work(void* self, bp_session* session, uint64_t) {
   auto& lines = *static_cast<Lines*>(self);
@@ -90,6 +90,8 @@ bp_step work(void* self, bp_session* session, uint64_t) {
     bp_session_lend(session, lines.lent, sizeof lines.lent, lines.lent);
   } else if (line == "number\n") {
     bp_session_say_number(session, 12345);
+  } else if (line == "shard\n") {
+    bp_session_say_number(session, bp_session_shard(session));
   } else if (line == "tls\n") {
     bp_session_say_number(session, bp_session_tls(session));
   } else if (line == "starttls\n") {
@@ -309,6 +311,50 @@ TEST(SessionC, AServerThatIsNotPlannedIsRefused) {
   };
   STRCMP_EQUAL("lines: creating the server clients: it is not planned; call bp_plan_server in plan",
                problems().c_str());
+}
+
+constexpr char kTwoShards[] =
+    "[[shard]]\nname = \"main\"\ncpu = 0\n[[shard]]\nname = \"other\"\ncpu = 1\n";
+
+TEST(SessionC, ServesOnSeveralShardsAsOne) {
+  described.plan = [](void* self, bp_plan* plan) {
+    const unsigned shards[] = {0, 1};
+    bp_plan_histogram(plan, "times", "ns", "Times of lines.");
+    bp_plan_trace(plan, "none|line", BP_SESSION_STATIONS, NULL, 0);
+    bp_plan_server_on(plan, "clients", shards, 2, 3, "max_connections", "listen",
+                      &static_cast<Lines*>(self)->protocol);
+    return 0;
+  };
+  STRCMP_EQUAL("", problems(kTwoShards).c_str());
+  std::vector<TestClient> clients;
+  std::string told;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(connect());
+    CHECK(clients.back().send("shard\n"));
+    told += clients.back().receive_all();
+  }
+  STRCMP_EQUAL("0101", told.c_str());
+  CHECK(connect().is_closed());
+  CHECK(appliance->counter("lines", "connections_open") == 4);
+  CHECK(appliance->counter("lines", "connections_open", "main") == 2);
+  CHECK(appliance->counter("lines", "connections_open", "other") == 2);
+  CHECK(appliance->counter("lines", "connections_moved") == 2);
+  CHECK(appliance->drain());
+  for (TestClient& client : clients) CHECK(client.is_closed());
+}
+
+TEST(SessionC, AServerIsPlannedAndCreatedAtTheSameAddresses) {
+  described.plan = [](void* self, bp_plan* plan) {
+    const unsigned shards[] = {0, 1};
+    bp_plan_histogram(plan, "times", "ns", "Times of lines.");
+    bp_plan_trace(plan, "none|line", BP_SESSION_STATIONS, NULL, 0);
+    bp_plan_server_on(plan, "clients", shards, 2, 2, NULL, "others",
+                      &static_cast<Lines*>(self)->protocol);
+    return 0;
+  };
+  STRCMP_EQUAL("lines: creating the server clients at the addresses of listen: it is planned for "
+               "those of others; give bp_plan_server_on and bp_server_listen the same key",
+               problems(kTwoShards).c_str());
 }
 
 // ---- TLS ----
