@@ -1,3 +1,6 @@
+#include <deque>
+
+#include "apps/boot/placed_server.h"
 #include "apps/boot/service_context.h"
 #include "apps/program/program.h"
 #include "apps/services/tls_keys.h"
@@ -16,14 +19,19 @@ void describe(CounterTable& table, EchoCounters& counters) {
   table.counter("lines", counters.lines, "lines", "Lines that were sent back.");
 }
 
-// All clients share it.
+// It lives on one shard, which no other one touches.
+struct Journal {
+  EventLoop* home = nullptr;
+  File* file = nullptr;
+  uint64_t bytes = 0;
+};
+
+// All clients of a shard share it.
 struct Site {
   EchoCounters* counters = nullptr;
   EventLoop* loop = nullptr;
-  File* journal = nullptr;
-  uint64_t journal_bytes = 0;
-  EventLoop* home = nullptr;  // of the journal, which no other shard touches
   ShardAsker* asker = nullptr;
+  Journal* journal = nullptr;
 };
 
 // One client, in planned memory.
@@ -43,7 +51,7 @@ class Connection final : public StreamSession, private ShardQuestion {
     line.copy(line_, line.size());
     answer_ = &later();
     write_.bytes = line.size();
-    site_.asker->ask(*site_.home, *this,
+    site_.asker->ask(*site_.journal->home, *this,
                      [](ShardQuestion& self) noexcept { static_cast<Connection&>(self).reply(); });
     site_.counters->lines.add(1);
     take(line.size());
@@ -51,9 +59,9 @@ class Connection final : public StreamSession, private ShardQuestion {
   }
 
   void keep() noexcept {
-    write_.offset = site_.journal_bytes;
-    site_.journal_bytes += write_.bytes;
-    site_.journal->begin(write_);
+    write_.offset = site_.journal->bytes;
+    site_.journal->bytes += write_.bytes;
+    site_.journal->file->begin(write_);
   }
   static void written(void* context, int64_t result) noexcept {
     auto& self = *static_cast<Connection*>(context);
@@ -85,54 +93,46 @@ class Echo final : public Service {
   void describe(ConfigurationTable& table) override {
     table.addresses("listen", &listen_, 1, 4).required().unique().help("Its addresses.");
     describe_tls_keys(table, &tls_);
-    table.shard("shard", &shard_).help("The shard of its clients.");
+    table.shards_or_all("shards", &shards_).help("The shards of its clients.");
     table.path("journal", &journal_, 1, 255).required().help("The file of all lines.");
     table.integer("max_connections", &max_connections_, 1, 1024)
-        .help("How many clients may be connected.");
+        .help("How many clients may be connected; its shards have equal parts.");
   }
 
   Result<void> plan(ServicePlan& plan) override {
-    const uint64_t bytes = StreamServer::bytes_for<Connection>(max_connections_);
-    plan.segment("echo", {{"connections:echo", bytes}}, plan.placement(shard_));
-    plan.connections(shard_, max_connections_, "max_connections");
-    plan.tls(shard_, max_connections_, tls_);
-    plan.listen("listen", listen_);
+    server_.plan<Connection, EchoCounters>(plan, {.service = "echo",
+                                                  .shards = shards_,
+                                                  .connection_count = max_connections_,
+                                                  .connection_key = "max_connections",
+                                                  .addresses = listen_,
+                                                  .tls = &tls_});
     FilePlan journal = {.name = "journal", .path = journal_, .key = "journal"};
     journal.is_writable = journal.create = true;
     plan.file(home_, journal);
-    plan.questions(shard_, max_connections_);
+    for (const uint32_t shard : shards_) plan.questions(shard, max_connections_);
     plan.messages(home_);
     plan.message("say");
-    plan.counters<EchoCounters>("echo");
     return {};
   }
 
   Result<void> create(ServiceContext& context) override {
-    BP_TRY_ASSIGN(const auto memory, context.carve("connections:echo"));
-    BP_TRY_ASSIGN(site_.counters, context.counters<EchoCounters>("echo"));
-    BP_TRY_ASSIGN(const auto listening, context.listeners("listen"));
-    BP_TRY_ASSIGN(site_.journal, context.file("journal"));
-    site_.journal_bytes = site_.journal->bytes();
-    BP_TRY_ASSIGN(site_.asker, context.asker(shard_));
-    site_.home = &context.loop(home_);
+    BP_TRY_ASSIGN(journal_.file, context.file("journal"));
+    journal_.bytes = journal_.file->bytes();
+    journal_.home = &context.loop(home_);
     BP_TRY_ASSIGN(messenger_, context.messenger(home_));
     BP_TRY_ASSIGN(const AmId number, context.message("say"));
     messenger_->set_handler(number, {&Echo::say_back, this});
-    BP_TRY_ASSIGN(const auto layers, context.tls(shard_));
-    site_.loop = &context.loop(shard_);
-    server_.create<Connection>({.name = "echo",
-                                .loop = site_.loop,
-                                .sockets = &context.sockets(shard_),
-                                .counters = &site_.counters->clients,
-                                .layers = layers},
-                               memory, site_);
-    for (const Fd& socket : listening) server_.add_listener(socket.number());
-    return {};
+    for (const uint32_t shard : shards_) {
+      Site& site = sites_.emplace_back();
+      site.loop = &context.loop(shard);
+      site.journal = &journal_;
+      BP_TRY_ASSIGN(site.asker, context.asker(shard));
+      BP_TRY_ASSIGN(site.counters, context.shard_counters<EchoCounters>("echo", shard));
+    }
+    return server_.create<Connection, EchoCounters>(context, {.name = "echo"}, sites_);
   }
 
-  void start(uint32_t shard) noexcept override {
-    if (shard == shard_) server_.start();
-  }
+  void start(uint32_t shard) noexcept override { server_.start(shard); }
 
   // The answer is message 1, and lost if the sender's queue is full.
   static void say_back(void* context, const Message& message) noexcept {
@@ -149,11 +149,12 @@ class Echo final : public Service {
   std::vector<SocketAddress> listen_;
   TlsFiles tls_;
   std::string journal_;
-  uint32_t shard_ = 0;  // of its clients
-  uint32_t home_ = 0;   // of its journal
+  std::vector<uint32_t> shards_;  // of its clients
+  uint32_t home_ = 0;             // of its journal
   uint32_t max_connections_ = 64;
-  Site site_;
-  StreamServer server_;
+  Journal journal_;
+  std::deque<Site> sites_;  // of each of its shards
+  PlacedServer server_;
   Messenger* messenger_ = nullptr;
 };
 

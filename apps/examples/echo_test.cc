@@ -97,16 +97,22 @@ void a_process_gets_back_what_it_sends_and_lends() {
   expect(ann.returned_count() == 1, "the loan comes back");
 }
 
-void clients_may_have_a_shard_of_their_own() {
+void clients_may_be_on_two_shards() {
   Echo echo;
   TestAppliance appliance({&echo});
   const std::string shards = "[[shard]]\nname = \"main\"\ncpu = 0\n"
-                             "[[shard]]\nname = \"clients\"\ncpu = 1\n";
-  const std::string problems = appliance.boot(shards + kTables + "shard = \"clients\"\n");
+                             "[[shard]]\nname = \"second\"\ncpu = 1\n";
+  const std::string problems = appliance.boot(shards + kTables);
   if (!problems.empty()) return expect(false, "it boots", problems);
-  TestClient client = appliance.connect("echo", "listen");
-  client.send("hello\n");
-  expect(client.receive(6) == "hello\n", "the line comes back from another shard");
+  TestClient one = appliance.connect("echo", "listen");
+  TestClient other = appliance.connect("echo", "listen");
+  for (TestClient* client : {&one, &other}) {
+    client->send("hello\n");
+    expect(client->receive(6) == "hello\n", "the line comes back");
+  }
+  expect(appliance.counter("echo", "connections_open", "main") == 1, "one is on the first shard");
+  expect(appliance.counter("echo", "connections_open", "second") == 1, "one is on the second");
+  expect(appliance.counter("echo", "lines") == 2, "the lines of both are counted");
   expect(appliance.drain(), "it is drained in time");
 }
 
@@ -126,7 +132,7 @@ int main() {
   one_client_too_many_is_turned_away();
   a_line_that_is_too_long_ends_the_connection();
   a_process_gets_back_what_it_sends_and_lends();
-  clients_may_have_a_shard_of_their_own();
+  clients_may_be_on_two_shards();
   a_wrong_value_is_refused_by_its_line();
   std::printf("%d failed\n", failed_count);
   return failed_count == 0 ? 0 : 1;

@@ -21,7 +21,7 @@ PAGE = f"{ROOT}/docs/first-service.md"
 PACKAGE = os.path.join(os.path.dirname(BEDPLATE), "python")
 LAST = 11
 PROGRAMS = [step for step in range(1, LAST + 1) if step != 9]  # step 9 is the unit test
-SECOND_SHARD = 'shard = "clients"\n[[shard]]\nname = "clients"\ncpu = {cpu}\n'
+SECOND_SHARD = '[[shard]]\nname = "second"\ncpu = {cpu}\n'
 
 
 def program(step):
@@ -148,15 +148,25 @@ def speaks_tls(box, step):
 
 
 @test()
-def clients_have_a_shard_of_their_own(box):
+def clients_are_on_both_shards(box):
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         raise Skip("2 shards need as many processors; this machine has 1")
     port = free_port()
     process = start(box, LAST, port, SECOND_SHARD.format(cpu=cores[1]))
-    with socket.create_connection(("127.0.0.1", port), BOUND_SECONDS) as client:
+    count = 40  # the kernel spreads them
+    clients = [box.closing.enter_context(
+        socket.create_connection(("127.0.0.1", port), BOUND_SECONDS)) for _ in range(count)]
+    for client in clients:
         client.sendall(b"hello\nworld\n")
         expect(hear(client, 12), b"hello\nworld\n", "the lines that come back")
-        expect(read_text(box.path("journal")), "hello\nworld\n", "the journal")
-        end(process)
+    expect(read_text(box.path("journal")), "hello\nworld\n" * count, "the journal")
+    stats = json.loads(box.run(program(LAST), "stats", "--directory", box.path("runtime"),
+                               "--json").stdout)["services"]["echo"]
+    expect((stats["connections_open"], stats["lines"]), (count, 2 * count), "the whole service")
+    each = [stats["echo"][shard]["connections_open"] for shard in ("main", "second")]
+    expect(sum(each), count, "the clients of both shards")
+    expect_true(min(each) > 0, "each shard has clients")
+    end(process)
+    for client in clients:
         expect(client.recv(1), b"", "the client's connection is closed at the end")

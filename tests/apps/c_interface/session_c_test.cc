@@ -45,8 +45,8 @@ void say(bp_session* session, std::string_view text) {
 }
 
 // "later": the answer is finished by the test; "wait": the session waits for the test; "lend",
-// "fill" and "skip" (the next 5 bytes), "number", "shard" (its number), "end", "foreign"; "tls" is answered by a number,
-// and "starttls" begins TLS. Other lines come back.
+// "fill" and "skip" (the next 5 bytes), "number", "shard" (its number), "end", "foreign"; "tls" is
+// answered by a number, and "starttls" begins TLS. Other lines come back.
 bp_step work(void* self, bp_session* session, uint64_t) {
   auto& lines = *static_cast<Lines*>(self);
   auto& state = *static_cast<State*>(bp_session_state(session));
