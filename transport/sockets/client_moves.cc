@@ -96,8 +96,9 @@ void ClientMoves::submit(Slot& slot, ClientMoves& to,
 void ClientMoves::arrive(Slot& slot) noexcept {
   ClientMoves& to = *slot.to;
   BP_ASSERT(to.loop_->is_own_thread());
+  // Others count it for a moment nowhere, never twice: else the last place would look taken.
+  to.coming_count_.fetch_sub(1, std::memory_order_relaxed);
   to.acceptor_.arrived(to.acceptor_.context, std::exchange(slot.client, {}));
-  to.coming_count_.fetch_sub(1, std::memory_order_relaxed);  // it is among the open ones by now
   to.submit(slot, *slot.from, [](void* self) noexcept {
     Slot& back = *static_cast<Slot*>(self);
     back.from->come_back(back);
