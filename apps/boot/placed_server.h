@@ -12,9 +12,9 @@
 //
 // It plans for each shard: the memory of its connections, on its node; the connections; TLS; the
 // listeners (ListenTerms::shards); and the counters (ServicePlan::shard_counters). Sessions of a
-// shard share an environment, Session(environment), which is the shard's alone. A shard that is full
-// gives clients to another one (transport/sockets/stream_servers.h). On one shard all names are
-// those of a service that plans a StreamServer by itself.
+// shard share an environment, Session(environment), which is the shard's alone. A shard that is
+// full gives clients to another one (transport/sockets/stream_servers.h). On one shard all names
+// are those of a service that plans a StreamServer by itself.
 #pragma once
 
 #include <cstddef>

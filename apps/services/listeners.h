@@ -1,6 +1,7 @@
-// The listening sockets of a service, for one shard or several (places). They are opened before anything is taken, so an address in
-// use is one line of boot's report of problems. They are closed when boot fails or the appliance
-// ends. This class does not accept connections; the service does. Threads: the main thread's.
+// The listening sockets of a service, for one shard or several (places). They are opened before
+// anything is taken, so an address in use is one line of boot's report of problems. They are closed
+// when boot fails or the appliance ends. This class does not accept connections; the service does.
+// Threads: the main thread's.
 //
 // Invariants: 1. Each socket is open, and no two have one descriptor. 2. Each path has a socket.
 // (is_valid, after open and before the sockets are closed) 3. They are opened once. (open)

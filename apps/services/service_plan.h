@@ -82,9 +82,9 @@ struct ListenTerms {
 // The differences between services with TLS. `heap_owner`: OpenSSL's memory is charged to it;
 // nullptr: "heap:tls-NAME". `counters`: the instance of the shard's TlsCounters, if the service has
 // TLS on several shards; with `are_summed` it is the shard's name, and their sum is shown, too, as
-// by ServicePlan::shard_counters. `handshake_ns_max`: a client that has begun TLS, or must, and does
-// not end the handshake in this time is disconnected, counted (tls_failed_late) and logged; 0: the
-// service sees to that itself.
+// by ServicePlan::shard_counters. `handshake_ns_max`: a client that has begun TLS, or must, and
+// does not end the handshake in this time is disconnected, counted (tls_failed_late) and logged; 0:
+// the service sees to that itself.
 struct TlsTerms {
   const char* heap_owner = nullptr;
   std::string counters = {};

@@ -7,9 +7,9 @@
 //     on that shard, soon       its acceptor takes the client, or refuses it
 //     on the first shard again  the slot is free
 //
-// A slot belongs to its shard while it is free, then to the other shard until it is on its way back,
-// so nothing is locked. A shard that stands still holds clients only in slots on their way to it:
-// kSlotCount for each shard that gives. Shards count them as its connections, so they look for
+// A slot belongs to its shard while it is free, then to the other shard until it is on its way
+// back, so nothing is locked. A shard that stands still holds clients only in slots on their way to
+// it: kSlotCount for each shard that gives. Shards count them as its connections, so they look for
 // another one. While all its slots are on their way, a shard keeps its clients, or refuses them.
 //
 // A client is given once. If the other shard has no room any more when it arrives, because others
@@ -72,10 +72,10 @@ class ClientMoves {
   // How many connections the shard may have.
   void set_place_count(uint64_t place_count) noexcept { place_count_ = place_count; }
 
-  // Gives `client` to another shard, if this one has no place for it; or, with `is_only`, if another
-  // one has fewer connections: no other shard listens at its socket. Returns false if no shard has
-  // room, or no slot is free; the descriptor is then still the caller's. Cost: a look at two
-  // counters of each shard; for a client that moves, two calls between loops.
+  // Gives `client` to another shard, if this one has no place for it; or, with `is_only`, if
+  // another one has fewer connections: no other shard listens at its socket. Returns false if no
+  // shard has room, or no slot is free; the descriptor is then still the caller's. Cost: a look at
+  // two counters of each shard; for a client that moves, two calls between loops.
   bool try_move(const AcceptedClient& client, bool is_only) noexcept;
   // Whether no slot is on its way.
   bool is_settled() const noexcept { return moving_count_ == 0; }

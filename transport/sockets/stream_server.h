@@ -4,7 +4,8 @@
 // does the rest: it accepts connections, up to the planned number, receives and sends as their
 // sessions say, closes them, and drains. It closes connections beyond that number at once, with
 // words of the protocol if the service has some (stream_acceptor.h), or lets them replace idle ones
-// (`replaces_idle`). With limits (PatienceLimits) it closes connections that are idle or too slow.
+// (`replaces_idle`). On several shards they go to another one first (stream_servers.h). With limits
+// (PatienceLimits) it closes connections that are idle or too slow.
 //
 //     plan.segment("echo", {{"connections:echo", StreamServer::bytes_for<Echo>(count)}}, ...);
 //     plan.connections(shard, count, "max_connections");

@@ -1,5 +1,5 @@
-// A server on two shards, each a thread with sockets: clients are spread, a full shard gives them to
-// the other one, and both drain as one, whatever is between them.
+// A server on two shards, each a thread with sockets: clients are spread, a full shard gives them
+// to the other one, and both drain as one, whatever is between them.
 #include "transport/sockets/stream_servers.h"
 
 #include <atomic>
