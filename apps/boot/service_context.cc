@@ -258,6 +258,9 @@ Result<void*> ServiceContext::counter_memory(std::string_view name, std::string_
                                              size_t bytes) {
   for (const CounterSet& set : needs_.counters) {
     if (set.name != name || set.instance != instance || set.bytes != bytes) continue;
+    if (set.role == CounterSetRole::kSum) {
+      return defect("finding its counters " + std::string(name), "each shard has its own");
+    }
     return runtime_.counters.values(set);
   }
   return defect("finding its counters " + std::string(name), "they are not planned");

@@ -196,6 +196,22 @@ TEST(PlacedServer, OnOneShardHasTheNamesOfAServiceOnOne) {
   LONGS_EQUAL(1, appliance->needs(lines).counters.size());
 }
 
+TEST(PlacedServer, ItsPartsAreHandedOutForItsShardsAlone) {
+  boot("shards = [\"main\", \"third\"]\n");
+  ServiceContext& context = appliance->context(lines);
+  const auto answer = [](const Error& error) { return std::string(error.answer); };
+  CHECK(context.listeners("listen", 0).ok());
+  LONGS_EQUAL(0, context.listeners("listen", 2).value().size());  // the test's are Unix sockets
+  STRCMP_EQUAL("they are not planned there",
+               answer(context.listeners("listen", 1).error()).c_str());
+  STRCMP_EQUAL("they are planned for several shards",
+               answer(context.listeners("listen").error()).c_str());
+  STRCMP_EQUAL("each shard has its own",
+               answer(context.counters<LineCounters>("lines").error()).c_str());
+  STRCMP_EQUAL("they are not planned",
+               answer(context.shard_counters<LineCounters>("lines", 1).error()).c_str());
+}
+
 TEST(PlacedServer, DrainsAsOne) {
   boot("");
   STRCMP_EQUAL("abc", connect(3).c_str());

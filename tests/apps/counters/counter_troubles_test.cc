@@ -54,7 +54,7 @@ std::vector<CounterSet> all_sets() {
                  VolumeCounters, LimitCounters, StoreCounters, NvmeCounters, NvmeQueueCounters,
                  EalCounters, PortCounters, PortQueueCounters, NetCounters, relay::StreamCounters,
                  relay::LegCounters, relay::OutputCounters, relay::RecordingCounters,
-                 relay::ReaderCounters, KeyedCacheCounters, StreamServerCounters>();
+                 relay::ReaderCounters, KeyedCacheCounters, StreamServerCounters, MoveCounters>();
 }
 
 CounterDescription described(const char* name, const char* help, const char* unit = "packets",
