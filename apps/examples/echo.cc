@@ -116,16 +116,16 @@ class Echo final : public Service {
   }
 
   Result<void> create(ServiceContext& context) override {
-    BP_TRY_ASSIGN(journal_.file, context.file("journal"));
-    journal_.bytes = journal_.file->bytes();
-    journal_.home = &context.loop(home_);
+    BP_TRY_ASSIGN(lines_.file, context.file("journal"));
+    lines_.bytes = lines_.file->bytes();
+    lines_.home = &context.loop(home_);
     BP_TRY_ASSIGN(messenger_, context.messenger(home_));
     BP_TRY_ASSIGN(const AmId number, context.message("say"));
     messenger_->set_handler(number, {&Echo::say_back, this});
     for (const uint32_t shard : shards_) {
       Site& site = sites_.emplace_back();
       site.loop = &context.loop(shard);
-      site.journal = &journal_;
+      site.journal = &lines_;
       BP_TRY_ASSIGN(site.asker, context.asker(shard));
       BP_TRY_ASSIGN(site.counters, context.shard_counters<EchoCounters>("echo", shard));
     }
@@ -152,7 +152,7 @@ class Echo final : public Service {
   std::vector<uint32_t> shards_;  // of its clients
   uint32_t home_ = 0;             // of its journal
   uint32_t max_connections_ = 64;
-  Journal journal_;
+  Journal lines_;
   std::deque<Site> sites_;  // of each of its shards
   PlacedServer server_;
   Messenger* messenger_ = nullptr;
