@@ -106,10 +106,10 @@ struct TestAppliance::Parts {
   ServiceDrains drains;
   bool has_created = false;
   bool has_stopped = false;
+  std::vector<std::unique_ptr<ServiceContext>> contexts;
   std::vector<std::unique_ptr<ShardMessenger>> messengers;  // of each shard; nullptr: none
   std::vector<std::unique_ptr<TestShard>> shards;
   std::vector<ShardParts> shard_parts;
-  std::vector<std::unique_ptr<ServiceContext>> contexts;
   ShardGroup shard_group;
   MessageGroup group{*pool};
 };
