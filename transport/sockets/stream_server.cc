@@ -162,6 +162,14 @@ bool StreamServer::try_replace(const AcceptedClient& client) noexcept {
   return true;
 }
 
+// Its session waits for something else than its peer, perhaps for ever.
+void StreamServer::refuse_successor(Connection& connection) noexcept {
+  const Successor next = std::exchange(connection.successor, {});
+  if (next.fd < 0) return;
+  --successor_count_;
+  acceptor_.refuse(next.fd, AcceptOutcome::kNoPlace);
+}
+
 void StreamServer::break_off(Connection& connection) noexcept {
   connection.is_broken = true;
   connection.has_failed_layer = false;
@@ -309,6 +317,7 @@ void StreamServer::advance(Connection& connection) noexcept {
   // The session may free the memory that the socket receives into.
   if (socket.is_receiving()) return;
   if (connection.is_broken || !socket.is_sending()) session.leave();
+  if (session.is_waiting()) refuse_successor(connection);
   if (!socket.is_sending() && !session.is_waiting() && socket.say_end()) close(connection);
 }
 

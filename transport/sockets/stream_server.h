@@ -32,6 +32,8 @@
 //
 //     a client comes, all are taken -> the longest idle one is broken off -> closed -> the
 //     successor is accepted in its place
+//
+// If its session still waits for something else than its peer, the successor is refused instead.
 #pragma once
 
 #include <cstddef>
@@ -213,6 +215,7 @@ class StreamServer {
   void begin(Connection& connection, LayerUse layer_use) noexcept;
   Connection* find_replaceable() const noexcept;
   bool try_replace(const AcceptedClient& client) noexcept;
+  void refuse_successor(Connection& connection) noexcept;
   void break_off(Connection& connection) noexcept;
   void look() noexcept;
   void look_at(Connection& connection) noexcept;

@@ -95,6 +95,23 @@ class PatienceBodies : public ServerBodies {
     drain();
   }
 
+  // The session of an idle client has more to do once its client is gone, perhaps for ever.
+  void one_that_waits_has_no_successor() {
+    serve_replacing();
+    Client all[kConnections];
+    for (Client& client : all) client = connect();
+    shared.waits_as_left = true;
+    CHECK(is_refused());
+    CHECK_EQUAL(1, clients.connections_replaced.read());
+    CHECK_EQUAL(1, clients.connections_refused.read());
+    CHECK_EQUAL(kConnections, clients.connections_open.read());
+    shared.waits_as_left = false;
+    shared.left->go_on();
+    CHECK(run([&] { return clients.connections_open.read() == kConnections - 1; }));
+    expect_answer(connect(), "next\n");
+    drain();
+  }
+
   // A client waits for a place, and the drain begins.
   void a_successor_is_closed_by_the_end() {
     serve_replacing();
@@ -165,6 +182,7 @@ BP_BOTH_BACKENDS(StreamPatience, TheLastOfACrowdIsServed, a_crowd_of_silent_ones
 BP_BOTH_BACKENDS(StreamPatience, BusyOnesKeepTheirPlaces, busy_ones_keep_their_places())
 BP_BOTH_BACKENDS(StreamPatience, OneWhoseReplyIsOnItsWayKeepsItsPlace,
                  one_whose_reply_is_on_its_way_keeps_its_place())
+BP_BOTH_BACKENDS(StreamPatience, OneThatWaitsHasNoSuccessor, one_that_waits_has_no_successor())
 BP_BOTH_BACKENDS(StreamPatience, TheEndClosesASuccessor, a_successor_is_closed_by_the_end())
 BP_BOTH_BACKENDS(StreamPatience, AnIdleOneIsClosed, an_idle_one_is_closed())
 BP_BOTH_BACKENDS(StreamPatience, HalfARequestIsEnded, half_a_request_is_ended())

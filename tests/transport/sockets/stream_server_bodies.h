@@ -33,6 +33,8 @@ class EchoLines final : public StreamSession {
     uint32_t line_count = 0;
     std::vector<LaterAnswer*> waiting;
     bool are_finished_by_left = false;  // the waiting ones
+    bool waits_as_left = false;
+    EchoLines* left = nullptr;  // the last one that waits so
 
     void finish() {
       LaterAnswer& answer = *waiting.front();
@@ -43,6 +45,8 @@ class EchoLines final : public StreamSession {
   };
   explicit EchoLines(Shared& shared) noexcept
       : StreamSession(input_, output_, later_), shared_(shared) {}
+
+  void go_on() noexcept { resume(monotonic_ns()); }
 
  private:
   StreamStep work(uint64_t) noexcept override {
@@ -69,6 +73,9 @@ class EchoLines final : public StreamSession {
   void left() noexcept override {
     ++shared_.reset_count;
     while (shared_.are_finished_by_left && !shared_.waiting.empty()) shared_.finish();
+    if (!shared_.waits_as_left) return;
+    shared_.left = this;
+    wait();
   }
 
   Shared& shared_;
