@@ -26,8 +26,8 @@ constexpr size_t kChunkHeadBytes = 6;
 constexpr std::string_view kChunkEnd = "\r\n";
 constexpr std::string_view kLastChunk = "0\r\n\r\n";
 constexpr uint64_t kRoundNs = kNsPerSecond;
-constexpr uint64_t kDrainLookNs = 500 * kNsPerMs;     // the longest delay until it notices a drain
-constexpr uint64_t kSlowNs = 10 * kNsPerSecond;  // the most time to deliver a round
+constexpr uint64_t kDrainLookNs = 500 * kNsPerMs;  // the longest delay until it notices a drain
+constexpr uint64_t kSlowNs = 10 * kNsPerSecond;    // the most time to deliver a round
 
 std::string_view reason_of(int status) noexcept {
   switch (status) {
