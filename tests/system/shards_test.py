@@ -60,7 +60,7 @@ class Client:
         self.socket.connect(address)
 
     def is_served(self):
-        """Whether a line comes back; no: the connection was closed."""
+        """Tells whether a line comes back; no: the connection was closed."""
         try:
             self.socket.sendall(b"hello\n")
             return self.socket.recv(6) == b"hello\n"

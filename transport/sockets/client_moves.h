@@ -37,7 +37,7 @@ struct AcceptedClient {
   void* terms = nullptr;
 };
 
-// Of the shard that gives clients. The loop writes them; the service plans them.
+// The shard that gives clients counts them. The loop writes them; the service plans them.
 struct MoveCounters {
   Counter connections_moved;
   Counter connections_moving;  // on their way: at most ClientMoves::kSlotCount

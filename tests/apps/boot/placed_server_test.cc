@@ -28,7 +28,7 @@ void describe(CounterTable& table, LineCounters& counters) {
   table.counter("lines", counters.lines, "lines", "Lines.");
 }
 
-// What the sessions of a shard share.
+// The state that the sessions of a shard share.
 struct Site {
   char name = 'a';
   LineCounters* counters = nullptr;
