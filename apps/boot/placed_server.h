@@ -41,8 +41,8 @@ struct PlacedServerPlan {
   std::string service;           // its name
   std::string name = {};         // of one of several servers; empty: the service's only one
   std::vector<uint32_t> shards;  // at least one, each once
-  // The sum for all shards; each has its part, rounded up. `connection_key`: the key of the service's
-  // table that sets it; nullptr: none does.
+  // The sum for all shards; each has its part, rounded up. `connection_key`: the key of the
+  // service's table that sets it; nullptr: none does.
   uint32_t connection_count = 1;
   const char* connection_key = nullptr;
   // The key of the addresses, for ServicePlan::listen, with its other arguments; nullptr: the
