@@ -369,6 +369,10 @@ TEST_GROUP_BASE(SessionCTls, SessionBodies) {
       bp_table_tls(table, NULL);
     };
   }
+  void teardown() override {
+    appliance->run();  // the clients have gone: their connections give back OpenSSL's memory
+    SessionBodies::teardown();
+  }
   // Boots with a shared key, and `keys` of the table.
   void boot(const std::string& keys = "") {
     const std::string path = folder.write("keys.psk", test::kSharedKeyLine);
