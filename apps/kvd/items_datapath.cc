@@ -24,6 +24,36 @@ uint64_t Items::expires_ns(int64_t seconds) const noexcept {
   return environment_.cache->now_ns() + static_cast<uint64_t>(seconds) * kNsPerSecond;
 }
 
+// nullptr: there is none.
+Outcome Items::set_expiry(CacheItem* item, int64_t expiry_s) noexcept {
+  Counters& counters = *environment_.counters;
+  (item != nullptr ? counters.touch_hits : counters.touch_misses).add(1);
+  if (item == nullptr) return Outcome::kNotFound;
+  item->expires_ns = expires_ns(expiry_s);
+  use(*item);
+  return Outcome::kDone;
+}
+
+CacheItem* Items::get_and_touch(std::string_view key, int64_t expiry_s) noexcept {
+  CacheItem* const item = get(key);
+  (void)set_expiry(item, expiry_s);
+  return item;
+}
+
+Outcome Items::remove(std::string_view key) noexcept {
+  Counters& counters = *environment_.counters;
+  CacheItem* const item = environment_.cache->find(key);
+  (item != nullptr ? counters.delete_hits : counters.delete_misses).add(1);
+  if (item == nullptr) return Outcome::kNotFound;
+  environment_.cache->unlink(*item);
+  return Outcome::kDone;
+}
+
+void Items::flush(int64_t expiry_s) noexcept {
+  KeyedCache& cache = *environment_.cache;
+  cache.flush(expiry_s > 0 ? expires_ns(expiry_s) : cache.now_ns());
+}
+
 CacheItem* Items::make(std::string_view key, const NewItem& wanted) noexcept {
   BP_DCHECK(!key.empty() && key.size() <= kKeyBytesMax);
   BP_DCHECK(wanted.value_bytes <= INT_MAX - kLineEnd.size());
@@ -105,6 +135,26 @@ Items::Changed Items::store(CacheItem& item, const StoreTerms& terms) noexcept {
   return link(item);
 }
 
+Items::Changed Items::make_for(std::string_view key, const NewItem& wanted,
+                               Storing storing) noexcept {
+  BP_DCHECK(storing != Storing::kNone);
+  const bool is_short = fits(wanted.value_bytes);
+  CacheItem* const item = is_short ? make(key, wanted) : nullptr;
+  if (item != nullptr) return {Outcome::kDone, item};
+  CacheItem* const old = storing == Storing::kSet ? environment_.cache->find(key) : nullptr;
+  if (old != nullptr) environment_.cache->unlink(*old);
+  return {refused(is_short ? Outcome::kNoMemory : Outcome::kTooLarge)};
+}
+
+Items::Changed Items::store_value(std::string_view key, std::string_view value,
+                                  const NewItem& wanted, const StoreTerms& terms) noexcept {
+  BP_DCHECK(value.size() == wanted.value_bytes);
+  const Changed made = make_for(key, wanted, terms.storing);
+  if (made.item == nullptr) return made;
+  value.copy(made.item->body(), value.size());
+  return store_received(*made.item, terms);
+}
+
 CacheItem* Items::put(std::string_view key, std::string_view value, uint32_t flags,
                       uint64_t expires_ns) noexcept {
   CacheItem* const item =
@@ -125,8 +175,7 @@ Items::Changed Items::join(CacheItem& old, CacheItem& more, bool is_append) noex
   KeyedCache& cache = *environment_.cache;
   const std::string_view first = value_of(is_append ? old : more);
   const std::string_view second = value_of(is_append ? more : old);
-  const bool fits = first.size() + second.size() <= environment_.facts->value_bytes_max;
-  if (!fits) return {refused(Outcome::kTooLarge)};
+  if (!fits(first.size() + second.size())) return {refused(Outcome::kTooLarge)};
   cache.pin(old);
   CacheItem* both = make(cache.key_of(more), {.flags = note_of(old).flags,
                                               .expires_ns = old.expires_ns,

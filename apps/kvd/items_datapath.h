@@ -8,7 +8,8 @@
 // allocated.
 //
 // Invariants: 1. An item is complete and pinned when it is linked. (is_ready, before each link) 2.
-// Only an item without other readers is changed in place. (count)
+// Only an item without other readers is changed in place. (count) 3. Each command on an item counts
+// as a hit or a miss of its kind, here alone.
 #pragma once
 
 #include <bit>
@@ -98,6 +99,23 @@ class Items {
     return ((now() - note_of(item).used_at) & kUsesMask) * kUseUnitNs;
   }
 
+  // The item that a get reads; nullptr: there is none.
+  CacheItem* get(std::string_view key) noexcept {
+    CacheItem* const item = environment_.cache->find(key);
+    environment_.counters->count_get(item != nullptr);
+    if (item != nullptr) use(*item);
+    return item;
+  }
+  // The same for a get that sets its expiry, too. `expiry_s`: as the client sent it.
+  CacheItem* get_and_touch(std::string_view key, int64_t expiry_s) noexcept;
+  // Sets the expiry of an item. Returns kDone or kNotFound, as remove() does.
+  Outcome touch(std::string_view key, int64_t expiry_s) noexcept {
+    return set_expiry(environment_.cache->find(key), expiry_s);
+  }
+  Outcome remove(std::string_view key) noexcept;
+  // Drops all items, now or, with an expiry over 0, at that time. It counts nothing.
+  void flush(int64_t expiry_s) noexcept;
+
   struct NewItem {
     uint32_t flags = 0;
     uint64_t expires_ns = KeyedCache::kNever;
@@ -121,6 +139,25 @@ class Items {
   };
   // Stores `item`, which is pinned and complete, or joins it to the present one.
   Changed store(CacheItem& item, const StoreTerms& terms) noexcept;
+
+  // Whether a client may store so long a value.
+  bool fits(uint64_t value_bytes) const noexcept {
+    return value_bytes <= environment_.facts->value_bytes_max;
+  }
+  // Makes the item that a client's value comes into, as make() does; no item: it is refused, for
+  // this reason, which is counted. A refused set removes the old value: the client wanted to
+  // replace it.
+  Changed make_for(std::string_view key, const NewItem& wanted, Storing storing) noexcept;
+  // Stores an item of make_for() whose value has come, and gives it up.
+  Changed store_received(CacheItem& item, const StoreTerms& terms) noexcept {
+    environment_.counters->sets.add(1);
+    const Changed changed = store(item, terms);
+    environment_.cache->release(item);
+    return changed;
+  }
+  // Both, for a value that is there.
+  Changed store_value(std::string_view key, std::string_view value, const NewItem& wanted,
+                      const StoreTerms& terms) noexcept;
 
   // Stores a short value without a condition; nullptr: no memory for it, which is counted.
   CacheItem* put(std::string_view key, std::string_view value, uint32_t flags,
@@ -148,6 +185,7 @@ class Items {
     return static_cast<uint32_t>(environment_.cache->now_ns() / kUseUnitNs);
   }
   static bool is_ready(CacheItem& item) noexcept;
+  Outcome set_expiry(CacheItem* item, int64_t expiry_s) noexcept;
   Outcome compare(const CacheItem* old, CacheItem& item, const StoreTerms& terms) noexcept;
   Changed link(CacheItem& item) noexcept;
   Changed join(CacheItem& old, CacheItem& more, bool is_append) noexcept;

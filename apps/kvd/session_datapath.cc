@@ -303,12 +303,9 @@ StreamStep Session::answer_key() noexcept {
   }
   if (!key.empty()) {
     if (BP_UNLIKELY(environment_.is_limited) && !may_answer(key)) return StreamStep::kWaits;
-    CacheItem* item = cache_.find(key);
-    environment_.counters->count_get(item != nullptr);
     if (BP_UNLIKELY(form_->get != kGet)) {
-      answer_more(item);
-    } else if (item != nullptr) {
-      items_.use(*item);
+      answer_more(key);
+    } else if (CacheItem* const item = items_.get(key); item != nullptr) {
       answer_text(*item, item->text());
     }
   }
@@ -319,10 +316,10 @@ StreamStep Session::answer_key() noexcept {
 }
 
 // Answers a key of a get that touches its item, or says its version.
-void Session::answer_more(CacheItem* item) noexcept {
-  if ((form_->get & kTouching) != 0) set_expiry(item);
+void Session::answer_more(std::string_view key) noexcept {
+  CacheItem* const item =
+      (form_->get & kTouching) != 0 ? items_.get_and_touch(key, expiry_s_) : items_.get(key);
   if (item == nullptr) return;
-  items_.use(*item);
   std::string_view rest = item->text();
   if ((form_->get & kWithVersion) != 0) {
     const size_t head_bytes = item->head_bytes - kLineEnd.size();
@@ -408,28 +405,26 @@ void Session::begin_meta_storing() noexcept {
 void Session::receive_value() noexcept {
   BP_DCHECK(item_ == nullptr && terms_.storing != Storing::kNone);
   const uint64_t data_bytes = value_bytes_ + kLineEnd.size();
-  const bool fits = value_bytes_ <= environment_.facts->value_bytes_max;
   const bool is_direct = value_bytes_ > kDirectBytes;
   const bool is_set = terms_.storing == Storing::kSet;
-  if (fits && !is_direct && !arrived().substr(value_bytes_).starts_with(kLineEnd)) {
+  if (!is_direct && !arrived().substr(value_bytes_).starts_with(kLineEnd) &&
+      items_.fits(value_bytes_)) {
     take(data_bytes);
     return answer(kBadData);
   }
-  if (fits) {
-    item_ = items_.make(key_, {.flags = flags_,
-                               .expires_ns = items_.expires_ns(expiry_s_),
-                               .value_bytes = value_bytes_,
-                               .may_reuse = is_set && !is_direct});
+  const Items::Changed made = items_.make_for(key_,
+                                              {.flags = flags_,
+                                               .expires_ns = items_.expires_ns(expiry_s_),
+                                               .value_bytes = value_bytes_,
+                                               .may_reuse = is_set && !is_direct},
+                                              terms_.storing);
+  item_ = made.item;
+  if (item_ == nullptr) {
+    skip(data_bytes);
+    return answer(text_of(made.outcome));
   }
-  if (item_ != nullptr) {
-    fill(item_->body(), data_bytes);
-    return is_direct ? void() : end_storing();
-  }
-  // The old value is removed, too: the client wanted to replace it.
-  CacheItem* old = is_set ? cache_.find(key_) : nullptr;
-  if (old != nullptr) cache_.unlink(*old);
-  skip(data_bytes);
-  answer(text_of(items_.refused(fits ? Outcome::kNoMemory : Outcome::kTooLarge)));
+  fill(item_->body(), data_bytes);
+  if (!is_direct) end_storing();
 }
 
 void Session::end_storing() noexcept {
@@ -438,13 +433,12 @@ void Session::end_storing() noexcept {
   CacheItem& item = *item_;
   item_ = nullptr;
   if (item.text().ends_with(kLineEnd)) {
-    environment_.counters->sets.add(1);
-    answer_stored(items_.store(item, terms_), value_bytes_);
+    answer_stored(items_.store_received(item, terms_), value_bytes_);
   } else {
+    cache_.release(item);
     answer(kBadData);
   }
   answered(environment_.counters->set_ns, kKindSet);
-  cache_.release(item);
 }
 
 void Session::answer_stored(const Items::Changed& changed, uint64_t value_bytes) noexcept {
@@ -470,30 +464,17 @@ void Session::count() noexcept {
   say(kLineEnd);
 }
 
-// Sets and counts the new expiry of an item; nullptr: there is none.
-void Session::set_expiry(CacheItem* item) noexcept {
-  Counters& counters = *environment_.counters;
-  (item != nullptr ? counters.touch_hits : counters.touch_misses).add(1);
-  if (item == nullptr) return;
-  item->expires_ns = items_.expires_ns(expiry_s_);
-  items_.use(*item);
-}
-
 void Session::touch() noexcept {
-  CacheItem* item = cache_.find(key_);
-  set_expiry(item);
-  answer(item != nullptr ? "TOUCHED\r\n" : "NOT_FOUND\r\n");
+  const Outcome outcome = items_.touch(key_, expiry_s_);
+  answer(outcome == Outcome::kDone ? "TOUCHED\r\n" : text_of(outcome));
 }
 
 void Session::remove() noexcept {
   if (!more_.empty() && more_ != "0") {
     return answer("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
   }
-  CacheItem* item = cache_.find(key_);
-  if (item != nullptr) cache_.unlink(*item);
-  (item != nullptr ? environment_.counters->delete_hits : environment_.counters->delete_misses)
-      .add(1);
-  answer(item != nullptr ? "DELETED\r\n" : "NOT_FOUND\r\n");
+  const Outcome outcome = items_.remove(key_);
+  answer(outcome == Outcome::kDone ? "DELETED\r\n" : text_of(outcome));
 }
 
 void Session::flush() noexcept {
@@ -501,7 +482,7 @@ void Session::flush() noexcept {
     return answer(kBadExpiry);
   }
   environment_.counters->flushes.add(1);
-  cache_.flush(expiry_s_ > 0 ? items_.expires_ns(expiry_s_) : cache_.now_ns());
+  items_.flush(expiry_s_);
   say_ok();
 }
 

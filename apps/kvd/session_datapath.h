@@ -98,7 +98,7 @@ class Session final : public StreamSession, private RateWaiter {
   bool drop_keys() noexcept;
   StreamStep answer_key() noexcept;
   void end_get() noexcept;
-  void answer_more(CacheItem* item) noexcept;
+  void answer_more(std::string_view key) noexcept;
   void answer_text(CacheItem& item, std::string_view text) noexcept;
   void answer_meta() noexcept;
   void begin_storing() noexcept;
@@ -107,7 +107,6 @@ class Session final : public StreamSession, private RateWaiter {
   void end_storing() noexcept;
   void answer_stored(const Items::Changed& changed, uint64_t value_bytes) noexcept;
   void count() noexcept;
-  void set_expiry(CacheItem* item) noexcept;
   void touch() noexcept;
   void remove() noexcept;
   void flush() noexcept;
