@@ -1,15 +1,13 @@
 #include "apps/kvd/session_datapath.h"
 
 #include <algorithm>
-#include <climits>
-#include <cstring>
+
+#include "platform/text_words.h"
 
 namespace bedplate::kvd {
 namespace {
 
-constexpr const char* kNoCommand = "ERROR\r\n";
 constexpr const char* kBadData = "CLIENT_ERROR bad data chunk\r\n";
-constexpr const char* kBadExpiry = "CLIENT_ERROR invalid exptime argument\r\n";
 
 std::string_view text_of(Outcome outcome) noexcept {
   switch (outcome) {
@@ -42,49 +40,15 @@ bool is_of_http(std::string_view line) noexcept {
 
 }  // namespace
 
-const Session::Form Session::kForms[] = {
-    Form::of_get("get", "K", kGet),
-    {"set", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kSet},
-    Form::of_meta("mg", meta_get),
-    {.word = "ms",
-     .words = "kbm",
-     .execute = &Session::begin_meta_storing,
-     .storing = Storing::kSet,
-     .syntax = Syntax::kMeta},
-    Form::of_get("gets", "K", kGet | kWithVersion),
-    Form::of_get("gat", "eK", kGet | kTouching),
-    Form::of_get("gats", "eK", kGet | kWithVersion | kTouching),
-    {"add", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kAdd},
-    {"replace", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kReplace},
-    {"append", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kAppend},
-    {"prepend", "kfeb", 1, &Session::begin_storing, kBadLine, Storing::kPrepend},
-    {"cas", "kfebn", 1, &Session::begin_storing, kBadLine, Storing::kCas},
-    {"incr", "kn", 1, &Session::count, "CLIENT_ERROR invalid numeric delta argument\r\n"},
-    {"decr", "kn", 1, &Session::count, "CLIENT_ERROR invalid numeric delta argument\r\n"},
-    {"touch", "ke", 1, &Session::touch, kBadExpiry},
-    {"delete", "k", 2, &Session::remove},
-    {"flush_all", "", 2, &Session::flush, kBadExpiry},
-    {"version", "", 0, &Session::say_version},
-    {"verbosity", "n", 1, &Session::say_ok},
-    {"stats", "", 1, &Session::answer_stats},
-    {"quit", "", 0, &Session::quit},
-    Form::of_meta("md", meta_delete),
-    Form::of_meta("ma", meta_count),
-    Form::of_meta("me", meta_debug),
-    {"mn", "", 0, &Session::say_no_op},
-    {.word = "", .words = "", .syntax = Syntax::kUnknown},
-};
-
 bool Session::is_valid() const noexcept {
-  if (keys_ != Keys::kNone && (form_ == nullptr || form_->get == 0 || item_ != nullptr)) {
-    return false;
-  }
+  const Form* const form = request_.form;
+  if (keys_ != Keys::kNone && (form == nullptr || form->get == 0 || item_ != nullptr)) return false;
   if (keys_ != Keys::kAnswered && keys_bytes_ + keys_end_bytes_ > 0) return false;
   if (keys_bytes_ + keys_end_bytes_ > arrived().size()) return false;
   if (has_turn_ && waits_for_ != nullptr) return false;
   if (item_ == nullptr) return true;
-  return form_ != nullptr && form_->storing != Storing::kNone && item_->pins > 0 &&
-         !item_->is_linked && item_->body_bytes == value_bytes_ + kLineEnd.size();
+  return form != nullptr && form->has_value() && item_->pins > 0 && !item_->is_linked &&
+         item_->body_bytes == request_.value_bytes + kLineEnd.size();
 }
 
 void Session::left() noexcept {
@@ -109,57 +73,6 @@ StreamStep Session::work(uint64_t now_ns) noexcept {
   return StreamStep::kTaken;
 }
 
-// The parsers of numbers are inlined: a set has three of them.
-[[gnu::flatten]] bool Session::read_word(char kind, std::string_view word) noexcept {
-  BP_DCHECK(!word.empty() && std::strchr("kfebn", kind) != nullptr);
-  switch (kind) {
-    case 'k': return word.size() <= kKeyBytesMax;
-    case 'f': return parse_number(word, &flags_);
-    case 'e': return parse_number(word, &expiry_s_);
-    case 'b': return parse_number(word, &value_bytes_) && value_bytes_ <= INT_MAX - kLineEnd.size();
-    default: return parse_number(word, &number_);
-  }
-}
-
-// The first fault of the words after the command, in memcached's order of checks; or nullptr.
-const char* Session::parse(std::string_view line) noexcept {
-  if (BP_UNLIKELY(form_->syntax != Syntax::kWords)) {
-    return form_->syntax == Syntax::kMeta ? parse_meta(line) : kNoCommand;
-  }
-  constexpr size_t kWordsMax = 8;
-  BP_DCHECK(form_ != nullptr && form_->words.size() + form_->more_max < kWordsMax);
-  std::string_view words[kWordsMax];
-  size_t count = 0;
-  while (count < kWordsMax && !(words[count] = take_word(&line)).empty()) ++count;
-  const size_t words_min = form_->words.size(), words_max = words_min + form_->more_max;
-  if (count < words_min || count > words_max) return kNoCommand;
-  const bool is_quiet = count > 0 && words[count - 1] == "noreply";
-  reply_ = is_quiet ? Reply::kNone : Reply::kText;
-  key_ = words[0];
-  more_ = count > words_min + (is_quiet ? 1 : 0) ? words[words_min] : "";
-  for (size_t i = 0; i < words_min; ++i) {
-    const char kind = form_->words[i];
-    if (!read_word(kind, words[i])) return kind == 'k' ? kBadLine : form_->refusal;
-  }
-  return nullptr;
-}
-
-// The first fault of a meta command's words; or nullptr. The value behind a refused ms is skipped,
-// if its length is known.
-const char* Session::parse_meta(std::string_view line) noexcept {
-  const std::string_view key = take_word(&line);
-  if (key.empty()) return kBadLine;
-  const bool has_value = form_->storing != Storing::kNone;
-  if (has_value) {
-    const std::string_view bytes = take_word(&line);
-    if (bytes.empty() || !read_word('b', bytes)) return kBadLine;
-  }
-  const char* const fault = request_.parse(key, line, request_memory_);
-  if (has_value) refused_bytes_ = value_bytes_ + kLineEnd.size();
-  if (fault != nullptr || !has_value || meta_store_terms(request_, &terms_)) return fault;
-  return "CLIENT_ERROR invalid mode for ms M token\r\n";
-}
-
 // Takes a line with, unless it goes straight to its item, its value.
 StreamStep Session::work_on_line() noexcept {
   BP_DCHECK(item_ == nullptr && keys_ == Keys::kNone);
@@ -172,24 +85,20 @@ StreamStep Session::work_on_line() noexcept {
     if (!is_input_full()) return StreamStep::kStarved;
     if (begin_long_get()) return StreamStep::kTaken;
     say("CLIENT_ERROR line too long\r\n");
-    return quit(), StreamStep::kStarved;
+    return end(), StreamStep::kStarved;
   }
   line.remove_suffix(line.ends_with(kLineEnd) ? 2 : 1);
   const std::string_view whole = line;
-  const std::string_view word = take_word(&line);
-  form_ = std::find_if(kForms, std::end(kForms) - 1,
-                       [&](const Form& form) { return form.word == word; });
-  reply_ = Reply::kText;
-  expiry_s_ = 0;
-  refused_bytes_ = 0;
-  const bool is_get = form_->get != 0;
-  const char* const refusal = is_get                  ? parse_keys(&line)
-                              : line_bytes > kLineMax ? kNoCommand
-                                                      : parse(line);
+  request_.begin(take_word(&line));
+  const Form& form = *request_.form;
+  const bool is_get = form.get != 0;
+  const char* const refusal = is_get                  ? request_.parse_keys(&line)
+                              : line_bytes > kLineMax ? Form::kNoCommand
+                                                      : request_.parse(line);
   if (refusal != nullptr) {
     if (is_of_http(whole)) return end_foreign("HTTP"), StreamStep::kStarved;
     take(line_bytes);
-    if (refused_bytes_ > 0) skip(refused_bytes_);
+    if (request_.refused_bytes > 0) skip(request_.refused_bytes);
     answer(refusal);
   } else if (is_get) {
     keys_ = Keys::kAnswered;
@@ -199,22 +108,41 @@ StreamStep Session::work_on_line() noexcept {
     take(line_bytes - keys_bytes_ - keys_end_bytes_);
     return answer_key();
   } else {
-    const uint64_t whole_bytes = line_bytes + value_bytes_ + kLineEnd.size();
-    const bool has_value = form_->storing != Storing::kNone;
-    if (has_value && value_bytes_ <= kDirectBytes && arrived().size() < whole_bytes) {
+    const uint64_t whole_bytes = line_bytes + request_.value_bytes + kLineEnd.size();
+    const bool has_value = form.has_value();
+    if (has_value && request_.value_bytes <= kDirectBytes && arrived().size() < whole_bytes) {
       want(whole_bytes);
       return StreamStep::kStarved;
     }
     if (BP_UNLIKELY(environment_.is_limited) && !may_execute()) return StreamStep::kWaits;
     take(line_bytes);
     if (!has_value) {
-      form_->meta == meta_get ? answered(environment_.counters->get_ns, kKindGet)
-                              : answered(environment_.counters->other_ns, kKindOther);
+      form.meta == meta_get ? answered(environment_.counters->get_ns, kKindGet)
+                            : answered(environment_.counters->other_ns, kKindOther);
     }
-    BP_DCHECK(form_->execute != nullptr);
-    (this->*form_->execute)();
+    execute();
   }
   return StreamStep::kTaken;
+}
+
+// Executes the current command, whose line is taken.
+void Session::execute() noexcept {
+  switch (request_.form->verb) {
+    case Verb::kStore: return receive_value();
+    case Verb::kMeta: return answer_meta();
+    case Verb::kCount: return count();
+    case Verb::kTouch: return touch();
+    case Verb::kDelete: return remove();
+    case Verb::kFlush: return flush();
+    case Verb::kVersion: return say_version();
+    case Verb::kVerbosity: return answer("OK\r\n");
+    case Verb::kStats: return answer_stats();
+    case Verb::kQuit: return end();
+    case Verb::kNoOp: return answer("MN\r\n");
+    case Verb::kGet:
+    case Verb::kUnknown: break;
+  }
+  BP_DCHECK(false);  // gets, and words that are no commands, are answered elsewhere
 }
 
 // Ends the session if what has arrived begins as another protocol does. Returns whether it does.
@@ -224,32 +152,17 @@ bool Session::end_other_protocol() noexcept {
   if (first != kBinaryMagic) return false;
   environment_.counters->binary_refused.add(1);
   say(kNoBinary);
-  quit();
+  end();
   return true;
 }
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Removes the expiry before the keys, if the command has one. Returns the fault before the first
-// key, or nullptr.
-const char* Session::parse_keys(std::string_view* line) noexcept {
-  const bool is_touching = (form_->get & kTouching) != 0;
-  const std::string_view expiry = is_touching ? take_word(line) : "";
-  std::string_view keys = *line;
-  if (take_word(&keys).empty()) return kNoCommand;
-  return is_touching && !parse_number(expiry, &expiry_s_) ? kBadExpiry : nullptr;
-}
-
 // Begins a get whose line fills the buffer without an end. Returns true if it is a get with a key.
 bool Session::begin_long_get() noexcept {
   std::string_view rest = arrived();
-  const std::string_view word = take_word(&rest);
-  const Form* const form = std::find_if(kForms, std::end(kForms) - 1, [&](const Form& each) {
-    return each.get != 0 && each.word == word;
-  });
-  if (form == std::end(kForms) - 1) return false;
-  form_ = form;
-  if (parse_keys(&rest) != nullptr) return false;
+  request_.begin(take_word(&rest));
+  if (request_.form->get == 0 || request_.parse_keys(&rest) != nullptr) return false;
   keys_ = Keys::kAnswered;
   take(arrived().size() - rest.size());
   return true;
@@ -270,7 +183,7 @@ bool Session::find_keys() noexcept {
   keys_bytes_ = space == there.npos ? 0 : space + 1;
   const uint64_t longest_bytes = kKeyBytesMax + 1;  // with the first half of the line's end
   if (keys_bytes_ > 0 || there.size() <= longest_bytes) return keys_bytes_ > 0;
-  say(kBadLine);
+  say(Form::kBadLine);
   keys_ = Keys::kDropped;
   return true;
 }
@@ -296,14 +209,14 @@ StreamStep Session::answer_key() noexcept {
   std::string_view keys = arrived().substr(0, keys_bytes_);
   const std::string_view key = take_word(&keys);
   if (key.size() > kKeyBytesMax) {
-    say(kBadLine);
+    say(Form::kBadLine);
     keys_ = Keys::kDropped;
     keys_bytes_ = keys_end_bytes_ = 0;
     return StreamStep::kTaken;
   }
   if (!key.empty()) {
     if (BP_UNLIKELY(environment_.is_limited) && !may_answer(key)) return StreamStep::kWaits;
-    if (BP_UNLIKELY(form_->get != kGet)) {
+    if (BP_UNLIKELY(request_.form->get != Form::kGet)) {
       answer_more(key);
     } else if (CacheItem* const item = items_.get(key); item != nullptr) {
       answer_text(*item, item->text());
@@ -317,11 +230,12 @@ StreamStep Session::answer_key() noexcept {
 
 // Answers a key of a get that touches its item, or says its version.
 void Session::answer_more(std::string_view key) noexcept {
+  const uint8_t get = request_.form->get;
   CacheItem* const item =
-      (form_->get & kTouching) != 0 ? items_.get_and_touch(key, expiry_s_) : items_.get(key);
+      (get & Form::kTouching) != 0 ? items_.get_and_touch(key, request_.expiry_s) : items_.get(key);
   if (item == nullptr) return;
   std::string_view rest = item->text();
-  if ((form_->get & kWithVersion) != 0) {
+  if ((get & Form::kWithVersion) != 0) {
     const size_t head_bytes = item->head_bytes - kLineEnd.size();
     say(rest.substr(0, head_bytes));
     say(" ");
@@ -343,7 +257,7 @@ void Session::answer_text(CacheItem& item, std::string_view text) noexcept {
 void Session::answer_meta() noexcept {
   char text[kMetaReplyBytesMax];
   TextWriter reply(text);
-  CacheItem* const item = form_->meta(environment_, request_, reply);
+  CacheItem* const item = request_.form->meta(environment_, request_.meta, reply);
   BP_DCHECK(!reply.is_full());
   if (reply.bytes() > 0) say({text, reply.bytes()});
   if (item != nullptr) answer_text(*item, {item->body(), item->body_bytes});
@@ -363,15 +277,17 @@ void Session::answer_stats() noexcept {
                                                                 {"items", Section::kItems},
                                                                 {"slabs", Section::kSlabs}};
   Stats& stats = *environment_.stats;
-  if (reply_ == Reply::kNone) return say(kNoCommand);
-  if (more_ == "reset") {
+  if (request_.is_quiet()) return say(Form::kNoCommand);
+  if (request_.more == "reset") {
     stats.reset();
     return say("RESET\r\n");
   }
-  const auto* const section = std::find_if(kSections, std::end(kSections),
-                                           [&](const auto& each) { return each.first == more_; });
+  const auto* const section = std::find_if(kSections, std::end(kSections), [&](const auto& each) {
+    return each.first == request_.more;
+  });
   if (section == std::end(kSections)) {
-    return say(more_ == "sizes" || more_ == "conns" ? "END\r\n" : kNoCommand);
+    const bool is_empty = request_.more == "sizes" || request_.more == "conns";
+    return say(is_empty ? "END\r\n" : Form::kNoCommand);
   }
   for (size_t i = 0; i < stats.count(section->second); ++i) {
     const Stats::Line line = stats.line(section->second, i, cache_.now_ns());
@@ -386,45 +302,32 @@ void Session::answer_stats() noexcept {
 
 // ---- storing ------------------------------------------------------------------------------------
 
-void Session::begin_storing() noexcept {
-  terms_ = {.storing = form_->storing, .version = number_};
-  receive_value();
-}
-
-void Session::begin_meta_storing() noexcept {
-  const bool is_join = terms_.storing == Storing::kAppend || terms_.storing == Storing::kPrepend;
-  key_ = request_.key;
-  flags_ = request_.client_flags;
-  expiry_s_ = is_join ? request_.missing_expiry_s : request_.expiry_s;
-  reply_ = Reply::kMeta;
-  receive_value();
-  if (item_ != nullptr) request_.keep(request_memory_);  // its line goes before the value comes
-}
-
 // Receives the value into its item, or refuses and skips it.
 void Session::receive_value() noexcept {
-  BP_DCHECK(item_ == nullptr && terms_.storing != Storing::kNone);
-  const uint64_t data_bytes = value_bytes_ + kLineEnd.size();
-  const bool is_direct = value_bytes_ > kDirectBytes;
-  const bool is_set = terms_.storing == Storing::kSet;
-  if (!is_direct && !arrived().substr(value_bytes_).starts_with(kLineEnd) &&
-      items_.fits(value_bytes_)) {
+  const Storing storing = request_.terms.storing;
+  BP_DCHECK(item_ == nullptr && storing != Storing::kNone);
+  const uint64_t data_bytes = request_.value_bytes + kLineEnd.size();
+  const bool is_direct = request_.value_bytes > kDirectBytes;
+  if (!is_direct && !arrived().substr(request_.value_bytes).starts_with(kLineEnd) &&
+      items_.fits(request_.value_bytes)) {
     take(data_bytes);
     return answer(kBadData);
   }
-  const Items::Changed made = items_.make_for(key_,
-                                              {.flags = flags_,
-                                               .expires_ns = items_.expires_ns(expiry_s_),
-                                               .value_bytes = value_bytes_,
-                                               .may_reuse = is_set && !is_direct},
-                                              terms_.storing);
+  const Items::Changed made = items_.make_for(request_.key,
+                                              {.flags = request_.flags,
+                                               .expires_ns = items_.expires_ns(request_.expiry_s),
+                                               .value_bytes = request_.value_bytes,
+                                               .may_reuse = storing == Storing::kSet && !is_direct},
+                                              storing);
   item_ = made.item;
   if (item_ == nullptr) {
     skip(data_bytes);
     return answer(text_of(made.outcome));
   }
   fill(item_->body(), data_bytes);
-  if (!is_direct) end_storing();
+  if (!is_direct) return end_storing();
+  // The line goes before the value comes.
+  if (request_.reply == Reply::kMeta) request_.meta.keep(request_.meta_memory);
 }
 
 void Session::end_storing() noexcept {
@@ -433,7 +336,7 @@ void Session::end_storing() noexcept {
   CacheItem& item = *item_;
   item_ = nullptr;
   if (item.text().ends_with(kLineEnd)) {
-    answer_stored(items_.store_received(item, terms_), value_bytes_);
+    answer_stored(items_.store_received(item, request_.terms));
   } else {
     cache_.release(item);
     answer(kBadData);
@@ -441,12 +344,12 @@ void Session::end_storing() noexcept {
   answered(environment_.counters->set_ns, kKindSet);
 }
 
-void Session::answer_stored(const Items::Changed& changed, uint64_t value_bytes) noexcept {
-  if (BP_LIKELY(reply_ == Reply::kText)) return say(text_of(changed.outcome));
-  if (reply_ == Reply::kNone) return;
+void Session::answer_stored(const Items::Changed& changed) noexcept {
+  if (BP_LIKELY(request_.reply == Reply::kText)) return say(text_of(changed.outcome));
+  if (request_.is_quiet()) return;
   char text[kMetaReplyBytesMax];
   TextWriter reply(text);
-  meta_stored(request_, changed, value_bytes, reply);
+  meta_stored(request_.meta, changed, request_.value_bytes, reply);
   BP_DCHECK(!reply.is_full());
   if (reply.bytes() > 0) say({text, reply.bytes()});
 }
@@ -455,35 +358,29 @@ void Session::answer_stored(const Items::Changed& changed, uint64_t value_bytes)
 
 void Session::count() noexcept {
   const auto [changed, number] =
-      items_.count(key_, {.is_incr = form_->word == "incr", .delta = number_});
+      items_.count(request_.key, {.is_incr = request_.is_incr(), .delta = request_.number});
   if (changed.outcome == Outcome::kNoMemory)
     return answer("SERVER_ERROR out of memory in incr\r\n");
   if (changed.outcome != Outcome::kDone) return answer(text_of(changed.outcome));
-  if (reply_ == Reply::kNone) return;
+  if (request_.is_quiet()) return;
   say_number(number);
   say(kLineEnd);
 }
 
 void Session::touch() noexcept {
-  const Outcome outcome = items_.touch(key_, expiry_s_);
+  const Outcome outcome = items_.touch(request_.key, request_.expiry_s);
   answer(outcome == Outcome::kDone ? "TOUCHED\r\n" : text_of(outcome));
 }
 
 void Session::remove() noexcept {
-  if (!more_.empty() && more_ != "0") {
-    return answer("CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]\r\n");
-  }
-  const Outcome outcome = items_.remove(key_);
+  const Outcome outcome = items_.remove(request_.key);
   answer(outcome == Outcome::kDone ? "DELETED\r\n" : text_of(outcome));
 }
 
 void Session::flush() noexcept {
-  if (!more_.empty() && !parse_number(more_, &expiry_s_)) {
-    return answer(kBadExpiry);
-  }
   environment_.counters->flushes.add(1);
-  items_.flush(expiry_s_);
-  say_ok();
+  items_.flush(request_.expiry_s);
+  answer("OK\r\n");
 }
 
 }  // namespace bedplate::kvd

@@ -33,12 +33,6 @@ RequestLimit* limit_of(const StreamPeer* peer) noexcept {
 
 }  // namespace
 
-bool Session::Form::is_change() const noexcept {
-  return storing != Storing::kNone || execute == &Session::count || execute == &Session::touch ||
-         execute == &Session::remove || execute == &Session::flush || meta == meta_delete ||
-         meta == meta_count;
-}
-
 // Whether a key of a get may be answered now; if not, the session waits.
 bool Session::may_answer(std::string_view key) noexcept {
   RequestLimit* const limit = limit_of(peer());
@@ -52,10 +46,11 @@ bool Session::may_answer(std::string_view key) noexcept {
 bool Session::may_execute() noexcept {
   RequestLimit* const limit = limit_of(peer());
   if (limit == nullptr) return true;
-  RateLimit& rate = form_->is_change() ? limit->writes() : limit->reads();
+  const Form& form = *request_.form;
+  RateLimit& rate = form.is_change() ? limit->writes() : limit->reads();
   if (!take_turn(rate)) return false;
-  if (form_->storing != Storing::kNone) rate.charge(value_bytes_);
-  if (form_->meta == meta_get && request_.has('v')) {
+  if (form.has_value()) rate.charge(request_.value_bytes);
+  if (form.meta == meta_get && request_.meta.has('v')) {
     rate.charge(value_bytes_of(cache_, request_.key));
   }
   return true;

@@ -13,6 +13,7 @@
 
 #include "alloc/heap_owner.h"
 #include "alloc/thread_heaps.h"
+#include "platform/text_words.h"
 #include "tests/apps/kvd/kvd_driver.h"
 
 namespace bedplate {
