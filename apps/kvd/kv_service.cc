@@ -82,11 +82,12 @@ Result<void> KvService::create(ServiceContext& context) {
             .connections_max = settings_.max_connections,
             .value_bytes_max = settings_.value_bytes_max,
             .memory_bytes = cache_.memory_bytes()};
+  counted_[0] = counters;
   environment_ = {.loop = &context.loop(settings_.shard),
                   .cache = &cache_,
                   .counters = counters,
                   .facts = &facts_,
-                  .stats = &stats_.emplace(facts_, *counters),
+                  .stats = &stats_.emplace(facts_, counted_),
                   .is_limited = limits_.are_on()};
   server_.create<kvd::Session>({.name = "kvd",
                                 .loop = &context.loop(settings_.shard),

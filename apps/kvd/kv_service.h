@@ -53,6 +53,7 @@ class KvService final : public Service {
   KvSettings settings_;
   KeyedCache cache_;
   kvd::Facts facts_;
+  const kvd::Counters* counted_[1] = {};
   std::optional<kvd::Stats> stats_;
   kvd::Environment environment_;
   kvd::MessageGets message_gets_{environment_};

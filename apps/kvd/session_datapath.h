@@ -1,8 +1,8 @@
 // A client's session: memcached's commands and their answers, over StreamSession.
 //
-// request_datapath.h parses commands, items_datapath.h has their work on the cache. A value too large
-// for the buffer is received straight into its item. If listeners have limits, a session waits for
-// its turn before a command or a key of a get (session_limits_datapath.cc).
+// request_datapath.h parses commands, items_datapath.h has their work on the cache. A value too
+// large for the buffer is received straight into its item. If listeners have limits, a session
+// waits for its turn before a command or a key of a get (session_limits_datapath.cc).
 #pragma once
 
 #include "apps/kvd/items_datapath.h"

@@ -15,8 +15,16 @@ namespace {
 
 struct Source {
   const Facts& facts;
-  const Counters& counters;
+  std::span<const Counters* const> counters;  // of each shard
   uint64_t now_ns;
+
+  // The sum of `value(counters)` over all shards.
+  template <typename Value>
+  uint64_t sum(Value&& value) const {
+    uint64_t all = 0;
+    for (const Counters* const each : counters) all += value(*each);
+    return all;
+  }
 };
 
 struct Stat {
@@ -34,16 +42,26 @@ constexpr Stat constant(std::string_view name, std::string_view text) {
 }
 template <Counter Counters::*kCounter>
 constexpr Stat counted(std::string_view name) {
-  return {name, [](const Source& from) { return (from.counters.*kCounter).read(); }, true};
+  return {name,
+          [](const Source& from) {
+            return from.sum([](const Counters& each) { return (each.*kCounter).read(); });
+          },
+          true};
 }
 template <Counter KeyedCacheCounters::*kCounter>
 constexpr Stat cached(std::string_view name, bool is_reset) {
-  return {name, [](const Source& from) { return (from.counters.cache.*kCounter).read(); },
+  return {name,
+          [](const Source& from) {
+            return from.sum([](const Counters& each) { return (each.cache.*kCounter).read(); });
+          },
           is_reset};
 }
 template <auto kCounter>
 constexpr Stat of_clients(std::string_view name, bool is_reset) {
-  return {name, [](const Source& from) { return (from.counters.clients.*kCounter).read(); },
+  return {name,
+          [](const Source& from) {
+            return from.sum([](const Counters& each) { return (each.clients.*kCounter).read(); });
+          },
           is_reset};
 }
 
@@ -67,7 +85,8 @@ constexpr Stat kStats[] = {
     counted<&C::flushes>("cmd_flush"),
     {"cmd_touch",
      [](const Source& from) {
-       return from.counters.touch_hits.read() + from.counters.touch_misses.read();
+       return from.sum(
+           [](const Counters& each) { return each.touch_hits.read() + each.touch_misses.read(); });
      },
      true},
     counted<&C::hits>("get_hits"),
@@ -88,7 +107,7 @@ constexpr Stat kStats[] = {
     of_clients<&S::received_bytes>("bytes_read", true),
     of_clients<&S::sent_bytes>("bytes_written", true),
     level("limit_maxbytes", [](const Source& from) { return from.facts.memory_bytes; }),
-    level("threads", [](const Source&) -> uint64_t { return 1; }),
+    level("threads", [](const Source& from) -> uint64_t { return from.facts.shard_count; }),
     cached<&K::bytes>("bytes", false),
     cached<&K::items>("curr_items", false),
     counted<&C::stored>("total_items"),
@@ -106,7 +125,7 @@ constexpr Stat kSettings[] = {
     constant("maxconns_fast", "yes"),
     constant("binding_protocol", "ascii"),
     constant("lru_crawler", "no"),
-    level("num_threads", [](const Source&) -> uint64_t { return 1; }),
+    level("num_threads", [](const Source& from) -> uint64_t { return from.facts.shard_count; }),
     level("item_size_max", [](const Source& from) { return from.facts.value_bytes_max; }),
     level("client_flags_size", [](const Source&) -> uint64_t { return sizeof(uint32_t); }),
 };
@@ -123,7 +142,7 @@ constexpr Stat kItems[] = {
 constexpr uint64_t kPageBytes = kMiB;
 uint64_t chunks(const Source& from) { return from.facts.memory_bytes / kCacheLineBytes; }
 uint64_t used_chunks(const Source& from) {
-  return from.counters.cache.bytes.read() / kCacheLineBytes;
+  return from.sum([](const Counters& each) { return each.cache.bytes.read(); }) / kCacheLineBytes;
 }
 
 constexpr Stat kSlabs[] = {
@@ -182,15 +201,16 @@ Stats::Line Stats::line(Section section, size_t index, uint64_t now_ns) const no
   BP_DCHECK(index < count(section));
   const Stat& stat = stats_of(section)[index];
   if (stat.value == nullptr) return {stat.name, stat.text};
-  const uint64_t before = before_[static_cast<size_t>(section)][index];
-  return {stat.name, {}, stat.value({facts_, counters_, now_ns}) - before};
+  const uint64_t before = before_[static_cast<size_t>(section)][index].read();
+  const uint64_t value = stat.value({facts_, counters_, now_ns});
+  return {stat.name, {}, value - std::min(value, before)};
 }
 
 void Stats::reset() noexcept {
   for (size_t section = 0; section < kSections; ++section) {
     const std::span<const Stat> stats = kSectionStats[section];
     for (size_t i = 0; i < stats.size(); ++i) {
-      if (stats[i].is_reset) before_[section][i] = stats[i].value({facts_, counters_, 0});
+      if (stats[i].is_reset) before_[section][i].set(stats[i].value({facts_, counters_, 0}));
     }
   }
 }

@@ -2,12 +2,14 @@
 // doc/protocol.txt), as collectors expect them. Statistics that kvd lacks are left out. The cache
 // is one slab class, whose chunks are its lines and whose pages are 1 MiB.
 //
-// `stats reset` changes only this answer: the appliance's counters only grow, so Stats subtracts
-// their values at the reset. Threads: the shard's. Nothing is allocated.
+// A kvd on several shards answers as one: values of shards are added. `stats reset` changes only
+// this answer: the appliance's counters only grow, so Stats subtracts their values at the reset.
+// Threads: those of all its shards; each value is one of some moment. Nothing is allocated.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "apps/kvd/kv_counters.h"
@@ -23,6 +25,7 @@ struct Facts {
   uint64_t connections_max = 0;
   uint64_t value_bytes_max = 0;
   uint64_t memory_bytes = 0;
+  uint32_t shard_count = 1;
 };
 
 class Stats {
@@ -35,8 +38,8 @@ class Stats {
     uint64_t number = 0;
   };
 
-  // Both arguments outlive this.
-  Stats(const Facts& facts, const Counters& counters) noexcept
+  // `counters`: of each shard. All outlive this.
+  Stats(const Facts& facts, std::span<const Counters* const> counters) noexcept
       : facts_(facts), counters_(counters) {}
 
   static size_t count(Section section) noexcept;
@@ -50,8 +53,8 @@ class Stats {
   static constexpr size_t kCountMax = 64;
 
   const Facts& facts_;
-  const Counters& counters_;
-  uint64_t before_[kSections][kCountMax] = {};
+  const std::span<const Counters* const> counters_;
+  Counter before_[kSections][kCountMax];  // two resets at a time may mix: both happened now
 };
 
 }  // namespace bedplate::kvd

@@ -26,7 +26,8 @@ struct CacheRig {
   test::KeyedCacheRig own;
   KeyedCache& cache = own.cache;
   Facts facts{.pid = 4711, .connections_max = 256};
-  Stats stats{facts, counters};
+  const Counters* counted[1] = {&counters};
+  Stats stats{facts, counted};
   Environment environment;
 };
 

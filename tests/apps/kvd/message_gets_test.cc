@@ -42,7 +42,8 @@ TEST_GROUP(KvdMessages) {
   EventLoop& loop = *own_loop;
   KeyedCache cache;
   Facts facts{.value_bytes_max = kCacheBytes / 4};
-  Stats stats{facts, counters};
+  const Counters* counted[1] = {&counters};
+  Stats stats{facts, counted};
   Environment environment{&loop, &cache, &counters, &facts, &stats};
   MessageGets gets{environment};
   std::span<std::byte> memory;
