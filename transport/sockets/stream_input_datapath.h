@@ -78,8 +78,8 @@ class StreamInput {
   std::string_view arrived_line() const noexcept {
     return arrived().substr(0, arrived().find('\n') + 1);
   }
-  // With `is_kept`, the bytes of arrived() also stay in place between steps, so pointers to bytes
-  // that are not taken stay good. Less can arrive meanwhile.
+  // With `is_kept`, the bytes of arrived() also stay in place between steps, so pointers to them
+  // stay good, even once they are taken. Less can arrive meanwhile. Not while fill() waits.
   void keep_arrived(bool is_kept) noexcept { is_arrived_kept_ = is_kept; }
   // Nothing more can arrive until the protocol takes some bytes.
   bool is_input_full() const noexcept { return end_ - begin_ == buffer_.size(); }

@@ -370,6 +370,7 @@ class Keeping final : public StreamSession {
   void go_on() { resume(1000); }
 
   std::string_view kept;
+  bool takes_at_once = false;
   bool has_gone_on = false;
 
  private:
@@ -378,10 +379,11 @@ class Keeping final : public StreamSession {
       take(4);
       kept = arrived_line();
       keep_arrived(true);
+      if (takes_at_once) take(kept.size());
       return StreamStep::kWaits;
     }
     has_gone_on = true;
-    take(kept.size());
+    if (!takes_at_once) take(kept.size());
     keep_arrived(false);
     return StreamStep::kStarved;
   }
@@ -393,22 +395,26 @@ class Keeping final : public StreamSession {
 
 }  // namespace
 
+// So a session may work on several requests at a time.
 TEST(StreamSession, KeepsBytesInPlaceIfToldSo) {
-  Keeping keeping;
-  const auto give_all = [&](std::string_view text) {
-    const StreamSession::Input input = keeping.input();
-    LONGS_EQUAL(1, input.piece_count);
-    CHECK(input.pieces[0].iov_len >= text.size());
-    std::memcpy(input.pieces[0].iov_base, text.data(), text.size());
-    keeping.received(text.size(), 1000);
-  };
-  give_all("one\nthe second line\n");
-  give_all("and more");  // else the line would have moved to the front
-  CHECK(keeping.kept == "the second line\n");
-  CHECK_EQUAL(4, keeping.input().pieces[0].iov_len);
-  keeping.go_on();
-  CHECK(keeping.has_gone_on);
-  CHECK_EQUAL(24, keeping.input().pieces[0].iov_len);
+  for (const bool takes_at_once : {false, true}) {
+    Keeping keeping;
+    keeping.takes_at_once = takes_at_once;
+    const auto give_all = [&](std::string_view text) {
+      const StreamSession::Input input = keeping.input();
+      LONGS_EQUAL(1, input.piece_count);
+      CHECK(input.pieces[0].iov_len >= text.size());
+      std::memcpy(input.pieces[0].iov_base, text.data(), text.size());
+      keeping.received(text.size(), 1000);
+    };
+    give_all("one\nthe second line\n");
+    give_all("and more");  // else the line would have moved to the front
+    CHECK(keeping.kept == "the second line\n");
+    CHECK_EQUAL(4, keeping.input().pieces[0].iov_len);
+    keeping.go_on();
+    CHECK(keeping.has_gone_on);
+    CHECK_EQUAL(24, keeping.input().pieces[0].iov_len);
+  }
 }
 
 TEST(StreamSession, MayWaitBehindItsPeer) {
