@@ -30,17 +30,26 @@ inline constexpr uint32_t kDigitsMax = 20;
 inline constexpr std::string_view kLineEnd = "\r\n";
 inline constexpr std::string_view kValueWord = "VALUE ";  // begins an item's head; the key follows
 
-// State that all sessions share; it outlives them.
+struct Crossing;
+
+// State that all sessions of a shard share; it outlives them.
 struct Environment {
-  const EventLoop* loop = nullptr;  // tells the time
+  EventLoop* loop = nullptr;  // tells the time
   KeyedCache* cache = nullptr;
   Counters* counters = nullptr;
   const Facts* facts = nullptr;
   Stats* stats = nullptr;
-  bool is_limited =
-      false;  // a listener has a limit: each session asks its own (session_datapath.h)
+  Crossing* crossing = nullptr;  // to the other shards; nullptr: this shard owns all keys
+  // Whether sessions have more to do than to execute a command at once: a listener has a limit, or
+  // another shard may own the key. One flag, so that a command looks once.
+  bool needs_care = false;
+  bool is_limited = false;  // a listener has a limit: each session asks its own
 
   bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
+  void set_limited(bool is_on) noexcept {
+    is_limited = is_on;
+    needs_care = is_on || crossing != nullptr;
+  }
 };
 
 inline std::string_view value_of(CacheItem& item) noexcept {

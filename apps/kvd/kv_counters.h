@@ -1,5 +1,7 @@
-// kvd's counters. Its shard writes them, any thread or process reads them; describe() defines them.
-// Zeroed memory is a valid set. Invariant: gets = hits + misses, except between the two additions.
+// kvd's counters, a set for each of its shards. Its shard writes them, any thread or process reads
+// them; describe() defines them. A command counts where its key is owned, a client where it is
+// connected. Zeroed memory is a valid set. Invariant: gets = hits + misses, except between the two
+// additions.
 #pragma once
 
 #include "alloc/keyed_cache_counters.h"
@@ -28,6 +30,9 @@ struct alignas(kCacheLineBytes) Counters {
   Counter cas_badval;
   Counter touch_hits;
   Counter touch_misses;
+  Counter crossed;
+  Counter crossings;
+  Counter free_elsewhere_bytes;  // written by the main thread
   KeyedCacheCounters cache;
   StreamServerCounters clients;
   Counter binary_refused;
@@ -89,6 +94,17 @@ inline void describe(CounterTable& table, Counters& c) {
       .counter("touch_misses", c.touch_misses, "requests",
                "touch, or gat of a key, of an item that did not exist.")
       .at_a_glance("requests");
+  table.counter("crossed", c.crossed, "requests",
+                "Commands of clients of this shard, or keys of gets, for another shard.");
+  table.counter(
+      "crossings", c.crossings, "questions",
+      "Questions to other shards with these commands; one has all of a client at a time.");
+  table
+      .gauge("free_elsewhere_bytes", c.free_elsewhere_bytes, "bytes",
+             "Cache memory free on the emptiest shard, if that is over a quarter, while this shard "
+             "evicts items.")
+      .alert_from(1, "items are evicted here while {free_elsewhere_bytes} of another shard's cache "
+                     "are free: raise cache_bytes, or name fewer shards");
   describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");
   table

@@ -87,8 +87,8 @@ Result<void> KvService::create(ServiceContext& context) {
                   .cache = &cache_,
                   .counters = counters,
                   .facts = &facts_,
-                  .stats = &stats_.emplace(facts_, counted_),
-                  .is_limited = limits_.are_on()};
+                  .stats = &stats_.emplace(facts_, counted_)};
+  environment_.set_limited(limits_.are_on());
   server_.create<kvd::Session>({.name = "kvd",
                                 .loop = &context.loop(settings_.shard),
                                 .sockets = &context.sockets(settings_.shard),
@@ -113,13 +113,13 @@ Result<void> KvService::create(ServiceContext& context) {
 void KvService::set_limit(RequestLimit& limit, const LimitRates& rates) noexcept {
   BP_ASSERT(environment_.is_own_thread());
   limit.set(rates);
-  environment_.is_limited = limits_.are_on();
+  environment_.set_limited(limits_.are_on());
 }
 
 void KvService::end_limits() noexcept {
   BP_ASSERT(environment_.is_own_thread());
   limits_.end();
-  environment_.is_limited = false;
+  environment_.set_limited(false);
 }
 
 void KvService::request_drain() noexcept {

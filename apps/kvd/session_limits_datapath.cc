@@ -9,7 +9,8 @@
 // A session waits in one queue at a time, with its first request that may not go: its requests keep
 // their order, and clients of a listener take turns. The bytes of a value are known when the
 // request goes. They are charged then, perhaps on credit, and the requests behind it wait until
-// they are paid: so a value that has changed during the wait counts as it is sent.
+// they are paid: so a value that has changed during the wait counts as it is sent. The bytes of
+// a value of another shard are charged when it has come from there.
 //
 // A command that may change items counts as a write, any other, and each key of a get, as a read. A
 // refused line counts as nothing.
@@ -33,7 +34,8 @@ RequestLimit* limit_of(const StreamPeer* peer) noexcept {
 
 }  // namespace
 
-// Whether a key of a get may be answered now; if not, the session waits.
+// Whether a key of a get may be answered now; if not, the session waits. A value of another shard
+// is not found here, and is charged later.
 bool Session::may_answer(std::string_view key) noexcept {
   RequestLimit* const limit = limit_of(peer());
   if (limit == nullptr) return true;
@@ -71,13 +73,25 @@ void Session::turn_came(void* loop, RateWaiter& waiter) noexcept {
   session.resume(static_cast<const EventLoop*>(loop)->now_ns());
 }
 
-// The client has left: its place in the queue is another's.
+// Its place in the queue is another's. Returns false if it has none.
+bool Session::leave_queue() noexcept {
+  RateLimit* const rate = std::exchange(waits_for_, nullptr);
+  if (rate == nullptr) return false;
+  (void)rate->remove([this](const RateWaiter& each) { return &each == this; });
+  return true;
+}
+
+// The client has left.
 void Session::give_up_turn() noexcept {
   has_turn_ = false;
-  RateLimit* const rate = std::exchange(waits_for_, nullptr);
-  if (rate == nullptr) return;
-  (void)rate->remove([this](const RateWaiter& each) { return &each == this; });
-  resume(cache_.now_ns());
+  if (leave_queue()) resume(cache_.now_ns());
+}
+
+// The bytes were not known when the request went: another shard has the value.
+void SessionAnswers::charge_read(uint64_t bytes) noexcept {
+  if (BP_LIKELY(!environment_.is_limited)) return;
+  RequestLimit* const limit = limit_of(peer());
+  if (limit != nullptr) limit->reads().charge(bytes);
 }
 
 }  // namespace bedplate::kvd

@@ -67,7 +67,7 @@ TEST_GROUP(KvdSessionLimits) {
   }
   void set(const LimitRates& rates) {
     limit->set(rates);
-    rig.environment.is_limited = rates.are_limited();
+    rig.environment.set_limited(rates.are_limited());
   }
   uint32_t pass(uint64_t ns) {
     clock_ns += ns;
