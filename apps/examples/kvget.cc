@@ -1,6 +1,7 @@
 // Queries a key-value service by message (docs/kvd.md), and prints the values of the keys: `kvget
 // SOCKET NAME KEY...` joins the pool as the [[process]] NAME. A long value is printed from the
-// service's cache, without a copy.
+// service's cache, without a copy. A process reaches the first shard alone: of a service on several
+// shards it gets the keys of that one.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -15,7 +16,7 @@ constexpr AmId kAnswer = 1;
 constexpr size_t kKeyBytesMax = 250;
 constexpr uint32_t kService = 0;  // the owner of the pool is member 0
 constexpr uint64_t kWaitNs = 100'000'000;
-enum Found : char { kFound = 0, kNone = 1 };
+enum Found : char { kFound = 0, kNone = 1, kUnreachable = 2, kElsewhere = 3 };
 
 JoinedProcess* joined = nullptr;
 bool is_over = false;  // no answer will come
@@ -48,7 +49,10 @@ void print_answer(void*, const Message& message) noexcept {
     }
     std::printf("%.*s\n", static_cast<int>(value.size()), value.data());
   } else {
-    std::puts(text.size() >= 5 && text[4] == kNone ? "(none)" : "(not accessible)");
+    const char result = text.size() >= 5 ? text[4] : char{kUnreachable};
+    std::puts(result == kNone        ? "(none)"
+              : result == kElsewhere ? "(on another shard)"
+                                     : "(not accessible)");
   }
   joined->messenger().release(message.loan);
 }

@@ -1,24 +1,27 @@
-// kvd: a key-value service in the memcached text protocol.
+// kvd: a key-value service in the memcached text protocol, on one shard or several.
 //
-// Read on: its commands (session_datapath.h), gets by message (message_gets_datapath.h). The
-// runtime provides the cache (alloc/keyed_cache_datapath.h), the connections
-// (transport/sockets/stream_server.h) and a session's buffers
-// (transport/sockets/stream_session_datapath.h).
+// Each shard owns a part of the keys (key_owner_datapath.h). Read on: one shard (kv_shard.h), its
+// commands (session_datapath.h), commands for keys of other shards (session_waves_datapath.cc),
+// gets by message (message_gets_datapath.h). The runtime provides the cache
+// (alloc/keyed_cache_datapath.h), the connections (transport/sockets/stream_server.h) and a
+// session's buffers (transport/sockets/stream_session_datapath.h).
 #pragma once
 
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "alloc/keyed_cache_datapath.h"
+#include "apps/kvd/kv_balance.h"
 #include "apps/kvd/kv_settings.h"
-#include "apps/kvd/message_gets_datapath.h"
+#include "apps/kvd/kv_shard.h"
 #include "apps/services/limit_methods.h"
 #include "apps/services/listeners.h"
 #include "apps/services/service.h"
 #include "apps/services/service_limits.h"
+#include "platform/clock.h"
 #include "transport/loop/request_limit_datapath.h"
 
 namespace bedplate {
@@ -29,12 +32,11 @@ class KvService final : public Service {
   void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
   Result<void> plan(ServicePlan& plan) override;
   Result<void> create(ServiceContext& context) override;
-  void start(uint32_t shard) noexcept override {
-    if (shard == settings_.shard) server_.start();
-  }
+  void start(uint32_t shard) noexcept override;
+  void tick() noexcept override { balance_.look(monotonic_ns()); }
   void methods(ControlMethods& methods) override { limit_methods_.add_to(methods); }
   void request_drain() noexcept override;
-  bool is_drained() const noexcept override { return server_.is_drained(); }
+  bool is_drained() const noexcept override;
 
  private:
   static constexpr const char* kLimitSet = "listener_limits";
@@ -44,20 +46,28 @@ class KvService final : public Service {
   const std::vector<SocketAddress>& addresses(const Configuration& all) const {
     return listened_addresses(all, settings_.listen, settings_.image_listen);
   }
+  // What each shard has, in the order of `shards`.
+  std::vector<KvShare> shares(const Configuration& all) const;
+  // The shard of the listeners, of their limits, and so of all connections: the first one.
+  uint32_t listening_shard() const noexcept {
+    return settings_.shards.empty() ? settings_.shard : settings_.shards.front();
+  }
   void plan_limits(ServicePlan& plan);
   Result<void> create_limits(ServiceContext& context);
-  // These run on the shard. A drain ends all limits, so that all requests are answered.
+  Result<void> create_shards(ServiceContext& context);
+  // These run on the listening shard. A drain ends all limits, so that all requests are answered.
   void set_limit(RequestLimit& limit, const LimitRates& rates) noexcept;
   void end_limits() noexcept;
 
   KvSettings settings_;
-  KeyedCache cache_;
   kvd::Facts facts_;
-  const kvd::Counters* counted_[1] = {};
+  std::vector<const kvd::Counters*> counted_;  // of each shard, as the environments
   std::optional<kvd::Stats> stats_;
-  kvd::Environment environment_;
-  kvd::MessageGets message_gets_{environment_};
-  StreamServer server_;
+  std::vector<const kvd::Environment*> environments_;
+  KvShard first_;
+  std::vector<std::unique_ptr<KvShard>> more_;
+  std::vector<KvShard*> shards_;  // all, by their numbers
+  kvd::KvBalance balance_;
 
   std::vector<std::string> limit_names_;  // of the last plan
   std::deque<RequestLimit> own_limits_;   // a deque: limits do not move

@@ -1,6 +1,7 @@
 #include "apps/kvd/kv_settings.h"
 
 #include "alloc/keyed_cache_datapath.h"
+#include "apps/configuration/configuration.h"
 #include "apps/configuration/configuration_table.h"
 #include "apps/services/limit_settings.h"
 #include "apps/services/tls_keys.h"
@@ -17,15 +18,22 @@ void describe(ConfigurationTable& table, KvSettings& settings) {
       .otherwise("those of listen")
       .unique()
       .help("The addresses to use instead as the first process of an image.");
-  table.shard("shard", &settings.shard).help("The shard that serves all keys and connections.");
+  table.shard("shard", &settings.shard)
+      .help("The shard that serves all keys and connections, unless `shards` names several.");
+  table.shards("shards", &settings.shards, kShardCountMax)
+      .otherwise("the one that `shard` names")
+      .help("The shards that serve keys, each its part of them; the first serves the connections. "
+            "The order says which part ([kvd.md](kvd.md#several-shards)).");
   table.size("cache_bytes", &settings.cache_bytes, kMiB, KeyedCache::kMemoryMaxBytes)
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
-      .help("Memory for keys and values. The index takes up to a sixteenth in addition.");
+      .help("Memory for keys and values, divided among the shards. The index takes up to a "
+            "sixteenth in addition.");
   table.size("value_max_bytes", &settings.value_bytes_max, kKiB, kGiB)
-      .help("The longest value; longer ones are refused. At most a quarter of the cache.");
+      .help("The longest value; longer ones are refused. At most a quarter of a shard's cache.");
   table.integer("max_connections", &settings.max_connections, 1, 65536)
-      .help("The most clients at once. Their buffers, 34 KiB for each and 128 KiB more with TLS, "
-            "are planned; further connections are closed at once.");
+      .help("The most clients at once. Their buffers, 34 KiB for each, 128 KiB more with TLS and "
+            "some 13 KiB more with several shards, are planned; further connections are closed at "
+            "once.");
   table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
       .help("A client over TCP is disconnected when its host does not respond, or it does not "
             "read its replies, for this long. 0: never.");

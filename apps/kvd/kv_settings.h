@@ -16,6 +16,7 @@ struct KvSettings {
   std::vector<SocketAddress> image_listen;  // replaces the listen addresses in the first process of
                                             // an image; may be empty
   uint32_t shard = 0;
+  std::vector<uint32_t> shards;  // empty: `shard` alone
   uint64_t cache_bytes = 64 * kMiB;
   uint64_t value_bytes_max = kMiB;
   uint32_t max_connections = 256;

@@ -4,6 +4,10 @@
 //     question   a byte: the answer's message number; 4 bytes, repeated in the answer; the key
 //     answer     the 4 bytes; a byte: Answer; then a short value, or a longer one as a loan
 //
+// Each shard of kvd answers for its own keys. A question for another one's key is answered with the
+// owner's number, a byte: clients ask it straight away if they compute that themselves
+// (key_owner_datapath.h), so nothing crosses here.
+//
 // A value longer than kCopyMax is lent in place in the cache, pinned until the peer gives it back.
 // If the peer cannot read the cache, the answer contains the value, if it fits.
 //
@@ -23,6 +27,7 @@ enum class Answer : uint8_t {
   kFound = 0,
   kNone = 1,
   kUnreachable = 2,  // too long for a message, and the peer may not read the cache
+  kElsewhere = 3,    // another shard owns the key: its number follows
 };
 
 class MessageGets final : public MessageAnswers {
@@ -62,8 +67,17 @@ inline MessageAnswers::Verdict MessageGets::answer(const Message& question) noex
     return question.from.am_send(reply,
                                  std::as_bytes(std::span(answer, kHeadBytes + value.size())));
   };
+  const std::string_view key = text.substr(kHeadBytes);
+  if (const Crossing* const crossing = environment_.crossing; crossing != nullptr) {
+    const uint32_t owner = crossing->owner_of(key);
+    const char number[] = {static_cast<char>(owner)};
+    if (owner != crossing->own) {
+      const SendStatus sent = send(Answer::kElsewhere, {number, sizeof number});
+      return sent == SendStatus::kAgain ? Verdict::kAgain : Verdict::kDone;
+    }
+  }
   environment_.cache->set_time(environment_.loop->now_ns());
-  CacheItem* item = environment_.cache->find(text.substr(kHeadBytes));
+  CacheItem* item = environment_.cache->find(key);
   BP_DCHECK(item == nullptr || item->is_linked);
   const std::string_view value = item != nullptr ? value_of(*item) : "";
   SendStatus status = SendStatus::kRefused;
