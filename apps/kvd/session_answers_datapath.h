@@ -36,8 +36,16 @@ class SessionAnswers : public StreamSession {
       : StreamSession(input, output),
         environment_(environment),
         cache_(*environment.cache),
-        items_(environment) {}
-  ~SessionAnswers() = default;
+        items_(environment) {
+    Crossing* const crossing = environment.crossing;
+    if (crossing == nullptr) return;
+    BP_ASSERT(!crossing->spare.is_empty());
+    wave_ = &crossing->spare.pop();
+  }
+  // Requires: its wave is idle.
+  ~SessionAnswers() {
+    if (wave_ != nullptr) environment_.crossing->spare.push(*wave_);
+  }
 
   void released(void* loan) noexcept override {
     if (BP_UNLIKELY(wave_ != nullptr) && wave_->has(loan)) {
@@ -45,6 +53,8 @@ class SessionAnswers : public StreamSession {
     }
     cache_.release(*static_cast<CacheItem*>(loan));
   }
+
+  bool has_open_wave() const noexcept { return wave_ != nullptr && wave_->is_open(); }
 
   // Answers the current command, unless its client wants no answer.
   void answer(std::string_view text) noexcept {

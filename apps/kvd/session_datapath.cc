@@ -26,9 +26,7 @@ bool is_of_http(std::string_view line) noexcept {
 
 Session::Session(const Environment& environment) noexcept
     : SessionAnswers(environment, input_, output_) {
-  if (environment.crossing == nullptr) return;
-  BP_ASSERT(!environment.crossing->spare.is_empty());
-  wave_ = &environment.crossing->spare.pop();
+  if (wave_ == nullptr) return;
   wave_->serve([](void* self) noexcept { static_cast<Session*>(self)->wave_changed(); }, this);
 }
 

@@ -89,7 +89,6 @@ class Session final : public SessionAnswers, private RateWaiter {
   // These are in session_waves_datapath.cc. kJoins: the command becomes an operation of the wave.
   // kWaits: it waits until the wave is idle.
   enum class Way : uint8_t { kHere, kJoins, kWaits };
-  bool has_open_wave() const noexcept { return wave_ != nullptr && wave_->is_open(); }
   StreamStep step_with_wave() noexcept;
   StreamStep send_wave() noexcept;
   StreamStep wait_for_wave() noexcept;

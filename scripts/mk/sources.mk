@@ -61,7 +61,7 @@ TEST_SOURCES := tests/main.cc \
 ifeq ($(MODE),tsan)
   TEST_SOURCES := $(filter-out tests/transport/dpdk/eal/% tests/transport/dpdk/port/%,$(TEST_SOURCES))
   # THREADED=1, set by make check: leaves out folders whose tests have one thread.
-  ONE_THREAD := transport/dpdk/% apps/program/% apps/perf/% apps/http/% apps/kvd/%
+  ONE_THREAD := transport/dpdk/% apps/program/% apps/perf/% apps/http/%
   TEST_SOURCES := $(filter-out $(if $(THREADED),$(ONE_THREAD:%=tests/%)),$(TEST_SOURCES))
 endif
 STRAIN_SOURCES := $(wildcard tests/strain/*.cc)
