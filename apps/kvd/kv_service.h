@@ -46,7 +46,7 @@ class KvService final : public Service {
   const std::vector<SocketAddress>& addresses(const Configuration& all) const {
     return listened_addresses(all, settings_.listen, settings_.image_listen);
   }
-  // What each shard has, in the order of `shards`.
+  // The parts of all shards, in the order of `shards`.
   std::vector<KvShare> shares(const Configuration& all) const;
   // The shard of the listeners, of their limits, and so of all connections: the first one.
   uint32_t listening_shard() const noexcept {

@@ -1,4 +1,4 @@
-// What a command does to the items of one key, apart from its answer: so the shard that owns the
+// The work of a command on the item of a key, apart from its answer: so the shard that owns the
 // key executes it, and the shard of the client answers it.
 //
 //     the client's shard           fills an Operation, whose texts lie in the session's input

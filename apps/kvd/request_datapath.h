@@ -18,7 +18,7 @@
 
 namespace bedplate::kvd {
 
-// What a command is. kMeta: the work of Form::meta.
+// The kinds of commands. kMeta: the work is that of Form::meta.
 enum class Verb : uint8_t {
   kUnknown,
   kGet,

@@ -1,8 +1,8 @@
-// What a session of kvd says: the answers to commands, in the words of memcached's text protocol.
+// The answers of a session of kvd to commands, in the words of memcached's text protocol.
 //
 // Session, which derives from it, reads commands and decides where they are executed. A command for
 // a key of this shard is executed and answered at once. Another one was executed as an Operation
-// (operation_datapath.h), and is answered when its turn comes; so what both say is said here.
+// (operation_datapath.h), and is answered when its turn comes: by the same words.
 //
 // Long texts of items are sent from where they lie, pinned until released(): those of this shard by
 // its cache, those of others by their wave. Threads: the session's. Nothing is allocated.

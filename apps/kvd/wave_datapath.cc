@@ -76,8 +76,8 @@ void Wave::ask(Part& part, void (*asked)(ShardQuestion& self) noexcept) noexcept
 void Wave::send() noexcept {
   BP_DCHECK(is_open() && part_count_ > 0);
   state_ = State::kOut;
-  const uint32_t share_bytes = kTextBytes / count_ / kCacheLineBytes * kCacheLineBytes;
-  copy_bytes_ = std::min(kCopyMax, share_bytes);
+  constexpr uint32_t kLineBytes = kCacheLineBytes;
+  copy_bytes_ = std::min(kCopyMax, kTextBytes / count_ / kLineBytes * kLineBytes);
   out_count_ = part_count_;
   Counters& counters = *crossing_.here().counters;
   counters.crossings.add(part_count_);
