@@ -18,9 +18,9 @@ std::vector<KvShare> KvService::shares(const Configuration& all) const {
   std::vector<uint32_t> shards = settings_.shards;
   if (shards.empty()) shards.push_back(settings_.shard);
   const auto shard_count = static_cast<uint32_t>(shards.size());
-  std::vector<KvShare> shares;
+  std::vector<KvShare> parts;
   for (uint32_t i = 0; i < shard_count; ++i) {
-    shares.push_back(
+    parts.push_back(
         {.number = i,
          .shard_count = shard_count,
          .shard = shards[i],
@@ -28,7 +28,7 @@ std::vector<KvShare> KvService::shares(const Configuration& all) const {
          .cache_bytes = settings_.cache_bytes / shard_count / (4 * kKiB) * (4 * kKiB),
          .max_connections = shards[i] == listening_shard() ? settings_.max_connections : 0});
   }
-  return shares;
+  return parts;
 }
 
 Result<void> KvService::plan(ServicePlan& plan) {
