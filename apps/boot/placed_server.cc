@@ -29,6 +29,9 @@ OwnerName PlacedServer::owner(uint32_t index) const {
 // A segment for each node: a pool has few segments. The first has the name of a service on one
 // shard.
 void PlacedServer::plan_memory(ServicePlan& plan, const PlacedServerPlan& what, uint64_t bytes) {
+  BP_REQUIRE(what.carves.empty() || what.carves.size() == shards_.size(),
+             "service %s plans carves for %zu of %zu shards: PlacedServerPlan::carves",
+             service_.c_str(), what.carves.size(), shards_.size());
   std::vector<Placement> placements;
   std::vector<std::vector<CarvePlan>> carves;
   for (uint32_t i = 0; i < shards_.size(); ++i) {
@@ -41,7 +44,9 @@ void PlacedServer::plan_memory(ServicePlan& plan, const PlacedServerPlan& what, 
       placements.push_back(placement);
       carves.emplace_back();
     }
-    carves[which].push_back({owner(i), bytes + connection_count_ * what.more_connection_bytes});
+    std::vector<CarvePlan>& its = carves[which];
+    if (!what.carves.empty()) its.insert(its.end(), what.carves[i].begin(), what.carves[i].end());
+    its.push_back({owner(i), bytes + connection_count_ * what.more_connection_bytes});
   }
   for (size_t i = 0; i < carves.size(); ++i) {
     OwnerName segment = name_.empty() ? OwnerName(service_) : OwnerName(name_, service_);

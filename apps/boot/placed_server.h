@@ -55,6 +55,9 @@ struct PlacedServerPlan {
   TlsTerms tls_terms = {};
   const char* counters = nullptr;  // the name of its set of counters; nullptr: the service's name
   uint64_t more_connection_bytes = 0;  // further memory for each connection, a multiple of 64
+  // Further carves of the service for each of `shards`, before the connections of that shard and in
+  // their segment: a pool has few segments. Empty: none.
+  std::vector<std::vector<CarvePlan>> carves = {};
   bool has_words = false;              // StreamServerOptions::refusals has functions
   bool replaces_idle = false;          // as StreamServerOptions
   bool is_traced = false;              // the service plans traces (ServicePlan::trace)

@@ -68,7 +68,8 @@ class Lines final : public Service {
                                             .shards = shards,
                                             .connection_count = max_connections_,
                                             .connection_key = "max_connections",
-                                            .addresses = listen_});
+                                            .addresses = listen_,
+                                            .carves = carves});
     return {};
   }
   Result<void> create(ServiceContext& context) override {
@@ -87,6 +88,7 @@ class Lines final : public Service {
   }
 
   std::vector<uint32_t> shards;
+  std::vector<std::vector<CarvePlan>> carves;
   std::array<Site, 3> sites;
   PlacedServer server;
 
@@ -183,6 +185,15 @@ TEST(PlacedServer, HasMemoryForEachShard) {
   STRCMP_CONTAINS("lines: connections-0:lines", segments().c_str());
   STRCMP_CONTAINS("connections-2:lines", segments().c_str());
   LONGS_EQUAL(2, appliance->needs(lines).listens[0].shards.size());
+}
+
+TEST(PlacedServer, HasFurtherMemoryOfTheServiceBesideTheConnections) {
+  lines.carves.resize(2);
+  lines.carves[0].push_back({OwnerName("first", "lines"), 128});
+  lines.carves[1].push_back({OwnerName("second", "lines"), 64});
+  STRCMP_EQUAL("", appliance->plan(tables("shards = [\"main\", \"third\"]\n")).c_str());
+  STRCMP_CONTAINS("lines: first:lines connections-0:lines", segments().c_str());
+  STRCMP_CONTAINS(" second:lines connections-2:lines", segments().c_str());
 }
 
 TEST(PlacedServer, OnOneShardHasTheNamesOfAServiceOnOne) {
