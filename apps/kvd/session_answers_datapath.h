@@ -17,6 +17,7 @@
 #include "apps/kvd/operation_datapath.h"
 #include "apps/kvd/request_datapath.h"
 #include "apps/kvd/wave_datapath.h"
+#include "transport/loop/request_limit_datapath.h"
 #include "transport/sockets/stream_session_datapath.h"
 
 namespace bedplate::kvd {
@@ -91,6 +92,9 @@ class SessionAnswers : public StreamSession {
   bool answer_operation(Operation& operation) noexcept;
   bool answer_got(Operation& operation) noexcept;
   bool answer_pinned(Operation& operation, std::string_view text) noexcept;
+  // Whether the limit is another shard's.
+  bool is_far(const RequestLimit& limit) const noexcept;
+  void charge(RequestLimit& limit, bool is_write, uint64_t bytes) noexcept;
   // Counts the bytes of a value of another shard for the limit of the listener, if it has one.
   void charge_read(uint64_t bytes) noexcept;
 

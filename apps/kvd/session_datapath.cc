@@ -26,8 +26,17 @@ bool is_of_http(std::string_view line) noexcept {
 
 Session::Session(const Environment& environment) noexcept
     : SessionAnswers(environment, input_, output_) {
+  came = [](TurnWaiter& self, uint64_t now_ns) noexcept {
+    auto& session = static_cast<Session&>(self);
+    BP_DCHECK(session.waits_for_ != nullptr);
+    session.waits_for_ = nullptr;
+    session.has_turn_ = true;
+    session.resume(now_ns);
+  };
   if (wave_ == nullptr) return;
-  wave_->serve([](void* self) noexcept { static_cast<Session*>(self)->wave_changed(); }, this);
+  const auto changed = [](void* self) noexcept { static_cast<Session*>(self)->came_back(); };
+  wave_->serve(changed, this);
+  wave_->turn().serve(changed, this);
 }
 
 bool Session::is_valid() const noexcept {
@@ -35,8 +44,11 @@ bool Session::is_valid() const noexcept {
   if (keys_ != Keys::kNone && (form == nullptr || form->get == 0 || item_ != nullptr)) return false;
   if (keys_ != Keys::kAnswered && keys_bytes_ + keys_end_bytes_ > 0) return false;
   if (keys_bytes_ + keys_end_bytes_ > arrived().size()) return false;
-  if (has_turn_ && waits_for_ != nullptr) return false;
+  const int waits = (waits_for_ != nullptr ? 1 : 0) + (waits_for_wave_ ? 1 : 0) +
+                    (waits_for_far_turn_ ? 1 : 0) + (is_settling_ ? 1 : 0);
+  if (waits > 1 || (has_turn_ && (waits_for_ != nullptr || waits_for_far_turn_))) return false;
   if (wave_ != nullptr && !wave_->is_valid()) return false;
+  if (waits_for_far_turn_ && !wave_->turn().is_awaited()) return false;
   if (waits_for_wave_ && (wave_->is_idle() || wave_->is_open() || wave_->is_back())) return false;
   if (item_ == nullptr) return true;
   return form != nullptr && form->has_value() && item_->pins > 0 && !item_->is_linked &&
@@ -54,7 +66,7 @@ void Session::left() noexcept {
   keys_ = Keys::kNone;
   keys_bytes_ = keys_end_bytes_ = 0;
   give_up_turn();
-  if (wave_ != nullptr) leave_wave();
+  if (wave_ != nullptr) leave_shards();
 }
 
 StreamStep Session::work(uint64_t now_ns) noexcept {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "apps/kvd/far_turn_datapath.h"
 #include "apps/kvd/items_datapath.h"
 #include "apps/kvd/session_answers_datapath.h"
 #include "transport/loop/request_limit_datapath.h"
@@ -21,20 +22,21 @@ namespace bedplate::kvd {
 // Invariants, which is_valid() checks before and after each step: 1. A command is set while its
 // keys or its value are being processed. 2. The bytes of complete keys, and of their line's end
 // once it has come, lie within arrived(); without a get both are 0. 3. An item that receives its
-// value is pinned, not linked, and has that value's length. 4. It does not wait for a turn that it
-// has. 5. Its wave is valid, and the session waits for it only if the wave will change.
+// value is pinned, not linked, and has that value's length. 4. It waits for one thing at a time,
+// and not for a turn that it has. 5. Its wave is valid, and the session waits for it only if the
+// wave will change, and for a turn at another shard only if it is awaited.
 //
 // Other assertions check: 6. Only the loop's thread works on the session. (is_own_thread, in each
 // step) 7. A wave that is open goes off before the steps end. (step_with_wave)
-class Session final : public SessionAnswers, private RateWaiter {
+class Session final : public SessionAnswers, private TurnWaiter {
  public:
   static constexpr uint32_t kBufferBytes = 16 * 1024;  // longer lines but gets end the session
   static constexpr uint32_t kDirectBytes = 4 * 1024;   // longer values skip the buffer
 
   explicit Session(const Environment& environment) noexcept;
 
-  // The let_go() of the limits of listeners, on `loop`. If a listener has a limit, that is what
-  // StreamPeer::listener() returns for its clients, as a RequestLimit.
+  // The let_go() of the limits of listeners, on `loop`, for sessions of any shard. If a listener
+  // has a limit, that is what StreamPeer::listener() returns for its clients, as a RequestLimit.
   static void turn_came(void* loop, RateWaiter& waiter) noexcept;
 
   bool is_valid() const noexcept;
@@ -82,7 +84,7 @@ class Session final : public SessionAnswers, private RateWaiter {
   // These are in session_limits_datapath.cc. They are called only while a listener has a limit.
   bool may_answer(std::string_view key) noexcept;
   bool may_execute() noexcept;
-  bool take_turn(RateLimit& rate) noexcept;
+  bool take_turn(RequestLimit& limit, bool is_write) noexcept;
   bool leave_queue() noexcept;
   void give_up_turn() noexcept;
 
@@ -102,8 +104,8 @@ class Session final : public SessionAnswers, private RateWaiter {
   void join_alone(uint32_t owner) noexcept;
   void join_text(std::string_view text, bool ends_get) noexcept;
   StreamStep store_elsewhere() noexcept;
-  void wave_changed() noexcept;
-  void leave_wave() noexcept;
+  void came_back() noexcept;
+  void leave_shards() noexcept;
 
   enum class Keys : uint8_t { kNone, kAnswered, kDropped };  // kDropped: the rest of a bad line
   Keys keys_ = Keys::kNone;
@@ -114,6 +116,8 @@ class Session final : public SessionAnswers, private RateWaiter {
   RateLimit* waits_for_ = nullptr;  // it is in this queue
   bool has_turn_ = false;           // its turn has come, and the step that waited for it has not
   bool waits_for_wave_ = false;
+  bool waits_for_far_turn_ = false;
+  bool is_settling_ = false;  // its client has left, and other shards still have something of it
   char input_[kBufferBytes];
   char output_[kBufferBytes];
 };

@@ -6,6 +6,9 @@
 //     turn_came():   resume(): the same step runs again, and has the turn
 //     left():        out of the queue
 //
+// The limits are on the first shard of kvd. Sessions of its other shards ask it for each turn
+// (far_turn_datapath.h), and otherwise do the same; a command that crosses does so alone then.
+//
 // A session waits in one queue at a time, with its first request that may not go: its requests keep
 // their order, and clients of a listener take turns. The bytes of a value are known when the
 // request goes. They are charged then, perhaps on credit, and the requests behind it wait until
@@ -39,8 +42,8 @@ RequestLimit* limit_of(const StreamPeer* peer) noexcept {
 bool Session::may_answer(std::string_view key) noexcept {
   RequestLimit* const limit = limit_of(peer());
   if (limit == nullptr) return true;
-  if (!take_turn(limit->reads())) return false;
-  limit->reads().charge(value_bytes_of(cache_, key));
+  if (!take_turn(*limit, false)) return false;
+  charge(*limit, false, value_bytes_of(cache_, key));
   return true;
 }
 
@@ -49,28 +52,33 @@ bool Session::may_execute() noexcept {
   RequestLimit* const limit = limit_of(peer());
   if (limit == nullptr) return true;
   const Form& form = *request_.form;
-  RateLimit& rate = form.is_change() ? limit->writes() : limit->reads();
-  if (!take_turn(rate)) return false;
-  if (form.has_value()) rate.charge(request_.value_bytes);
+  const bool is_write = form.is_change();
+  if (!take_turn(*limit, is_write)) return false;
+  if (form.has_value()) charge(*limit, is_write, request_.value_bytes);
   if (form.meta == meta_get && request_.meta.has('v')) {
-    rate.charge(value_bytes_of(cache_, request_.key));
+    charge(*limit, is_write, value_bytes_of(cache_, request_.key));
   }
   return true;
 }
 
-bool Session::take_turn(RateLimit& rate) noexcept {
-  BP_DCHECK(waits_for_ == nullptr);
-  if (std::exchange(has_turn_, false) || rate.try_pass(*this, 0)) return true;
+bool Session::take_turn(RequestLimit& limit, bool is_write) noexcept {
+  BP_DCHECK(waits_for_ == nullptr && !waits_for_far_turn_);
+  if (std::exchange(has_turn_, false)) return true;
+  if (is_far(limit)) {
+    if (has_open_wave()) return false;  // it goes first
+    wave_->turn().ask(limit, is_write);
+    waits_for_far_turn_ = true;
+    return false;
+  }
+  RateLimit& rate = is_write ? limit.writes() : limit.reads();
+  if (rate.try_pass(*this, 0)) return true;
   waits_for_ = &rate;
   return false;
 }
 
 void Session::turn_came(void* loop, RateWaiter& waiter) noexcept {
-  auto& session = static_cast<Session&>(waiter);
-  BP_DCHECK(session.waits_for_ != nullptr);
-  session.waits_for_ = nullptr;
-  session.has_turn_ = true;
-  session.resume(static_cast<const EventLoop*>(loop)->now_ns());
+  auto& its = static_cast<TurnWaiter&>(waiter);
+  its.came(its, static_cast<const EventLoop*>(loop)->now_ns());
 }
 
 // Its place in the queue is another's. Returns false if it has none.
@@ -87,11 +95,21 @@ void Session::give_up_turn() noexcept {
   if (leave_queue()) resume(cache_.now_ns());
 }
 
+bool SessionAnswers::is_far(const RequestLimit& limit) const noexcept {
+  return wave_ != nullptr && &limit.loop() != environment_.loop;
+}
+
+void SessionAnswers::charge(RequestLimit& limit, bool is_write, uint64_t bytes) noexcept {
+  if (bytes == 0) return;
+  if (is_far(limit)) return wave_->turn().owe(limit, is_write, bytes);
+  (is_write ? limit.writes() : limit.reads()).charge(bytes);
+}
+
 // The bytes were not known when the request went: another shard has the value.
 void SessionAnswers::charge_read(uint64_t bytes) noexcept {
   if (BP_LIKELY(!environment_.is_limited)) return;
   RequestLimit* const limit = limit_of(peer());
-  if (limit != nullptr) limit->reads().charge(bytes);
+  if (limit != nullptr) charge(*limit, false, bytes);
 }
 
 }  // namespace bedplate::kvd

@@ -7,7 +7,7 @@
 //       another shard's                  opens a wave; or the session waits until the last one is
 //                                        idle, as its items may still be on their way to the client
 //     no command is left, or the wave is full:   send(); the session waits
-//     wave_changed():   it is back: each of the next steps answers one operation, in order
+//     came_back():   the wave is back: each of the next steps answers one operation, in order
 //
 // Commands for one key are of one owner, and keep their order there. Commands for two keys may be
 // executed in another order than the client sent them: nobody can tell, since it has no answer yet.
@@ -83,24 +83,41 @@ StreamStep Session::wait_for_wave() noexcept {
   return StreamStep::kWaits;
 }
 
-// The command may not go yet, and waits in the queue of a limit. A wave does not wait for that: the
-// command queues again when the wave is answered.
+// The command may not go yet, and waits in the queue of a limit, or for the shard that has it. A
+// wave does not wait for that: the command queues again when the wave is answered.
 StreamStep Session::wait_for_turn() noexcept {
   if (!has_open_wave()) return StreamStep::kWaits;
   (void)leave_queue();
   return send_wave();
 }
 
-// The wave is back, or idle again.
-void Session::wave_changed() noexcept {
-  if (has_left() && wave_->is_back()) wave_->drop_answers();
-  if (std::exchange(waits_for_wave_, false)) resume(environment_.loop->now_ns());
+// Something has come back from another shard: the wave, which is back or idle again, the turn that
+// the session waits for, or a note of its bytes.
+void Session::came_back() noexcept {
+  if (has_left()) {
+    if (wave_->is_back()) wave_->drop_answers();
+    if (!is_settling_ || wave_->is_out() || !wave_->turn().is_idle()) return;
+    is_settling_ = false;
+  } else {
+    const bool has_wave = waits_for_wave_ && (wave_->is_back() || wave_->is_idle());
+    const bool has_turn = waits_for_far_turn_ && !wave_->turn().is_awaited();
+    if (!has_wave && !has_turn) return;
+    waits_for_wave_ = waits_for_far_turn_ = false;
+    has_turn_ = has_turn_ || has_turn;
+  }
+  resume(environment_.loop->now_ns());
 }
 
-// The client has left. A wave that is out comes back before the session can have another client.
-void Session::leave_wave() noexcept {
+// The client has left. The session can have another one once no wave is out, as its owners may read
+// the input, and nothing is on its way to the limit of the listener.
+void Session::leave_shards() noexcept {
+  const bool waited = waits_for_wave_ || waits_for_far_turn_;
+  waits_for_wave_ = waits_for_far_turn_ = false;
   if (wave_->is_back()) wave_->drop_answers();
-  if (!wave_->is_out() && std::exchange(waits_for_wave_, false)) resume(cache_.now_ns());
+  wave_->turn().give_up();
+  is_settling_ = wave_->is_out() || !wave_->turn().is_idle();
+  if (is_settling_ && !waited) wait();
+  if (!is_settling_ && waited) resume(cache_.now_ns());
 }
 
 // ---- Going --------------------------------------------------------------------------------------

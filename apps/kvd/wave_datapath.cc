@@ -6,7 +6,7 @@
 namespace bedplate::kvd {
 
 Wave::Wave(Crossing& crossing, std::span<Part> parts) noexcept
-    : crossing_(crossing), parts_(parts) {
+    : crossing_(crossing), parts_(parts), turn_(crossing) {
   for (Part& each : parts_) each.wave = this;
 }
 

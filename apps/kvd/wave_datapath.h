@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <span>
 
+#include "apps/kvd/far_turn_datapath.h"
 #include "apps/kvd/items_datapath.h"
 #include "apps/kvd/key_owner_datapath.h"
 #include "apps/kvd/operation_datapath.h"
@@ -48,6 +49,11 @@ class Wave {
   static constexpr uint32_t kTextBytes = 8 * 1024;
   static constexpr uint32_t kCopyMax = 1536;  // the longest text of an item that is copied
   static_assert(kCopyMax >= kMetaReplyBytesMax && kCopyMax % kCacheLineBytes == 0);
+
+  // How many questions a session has in flight at once, on a kvd of so many shards.
+  static constexpr uint32_t question_count(uint32_t shard_count) noexcept {
+    return shard_count - 1 + FarTurn::kQuestionCount;
+  }
 
   // The operations of one owner.
   struct alignas(kCacheLineBytes) Part : ShardQuestion {
@@ -107,6 +113,10 @@ class Wave {
   }
   bool is_valid() const noexcept;
 
+  // The turn of the same session at its limit.
+  FarTurn& turn() noexcept { return turn_; }
+  const FarTurn& turn() const noexcept { return turn_; }
+
   Wave* next_spare = nullptr;  // Crossing's
 
  private:
@@ -139,6 +149,7 @@ class Wave {
   uint32_t out_count_ = 0;   // parts that are at their owners
   uint32_t lent_count_ = 0;  // texts that are being sent
   uint32_t copy_bytes_ = 0;  // of each operation's copy
+  FarTurn turn_;
   Operation operations_[kOperationsMax];
   alignas(kCacheLineBytes) char texts_[kTextBytes];
 };
@@ -147,8 +158,8 @@ class Wave {
 struct Crossing {
   std::span<const Environment* const> shards;  // of all shards, in the order of their numbers
   uint32_t own = 0;                            // this shard's number
-  ShardAsker* asker = nullptr;        // planned for a question to each other shard, for each wave
-  FreeList<&Wave::next_spare> spare;  // for sessions that are made
+  ShardAsker* asker = nullptr;                 // planned for Wave::question_count() of each wave
+  FreeList<&Wave::next_spare> spare;           // for sessions that are made
 
   uint32_t owner_of(std::string_view key) const noexcept {
     return kvd::owner_of(key, static_cast<uint32_t>(shards.size()));

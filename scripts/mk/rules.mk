@@ -370,8 +370,9 @@ FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
   $(addprefix apps/control/,control_request.cc control_session.cc) \
   $(addprefix apps/http/,event_text.cc http_request.cc http_session.cc lines.cc metrics_text.cc \
     status_page.cc) \
-  $(addprefix apps/kvd/,$(addsuffix _datapath.cc,items key_owner meta_commands meta_request \
-    operation request session session_answers session_limits session_waves stats wave)) \
+  $(addprefix apps/kvd/,$(addsuffix _datapath.cc,far_turn items key_owner meta_commands \
+    meta_request operation request session session_answers session_limits session_waves stats \
+    wave)) \
   $(addprefix apps/tsrelay/,$(addsuffix _datapath.cc,fec_receiver fec_sender leg_merge pacer psi \
     rtp ts_inspector ts_tables))
 FUZZ_TARGETS := nbd kvd http control tls tsrelay net

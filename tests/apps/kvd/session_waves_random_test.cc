@@ -76,6 +76,65 @@ TEST(KvdWavesAtRandom, CommandsWaitForALimitInTheirOrder) {
   rig.environment(0).set_limited(false);
 }
 
+// The limit is on the first shard; a client of the other one asks for its turns there.
+TEST(KvdWavesAtRandom, ClientsOfAllShardsShareALimit) {
+  const auto counters = std::make_unique<LimitCounters>();
+  EventLoop& loop = *shards.loops.loops[0];
+  RequestLimit limit(loop, *counters, &Session::turn_came, &loop);
+  PeerWithLimit peer;
+  peer.limit = &limit;
+  ShardClient near_client(shards), far_client(shards, 1);
+  far_client.say(set_request(there, "t") + set_request(here, "h"));
+  near_client.session().set_owner({.peer = &peer});
+  far_client.session().set_owner({.peer = &peer});
+  const auto set = [&](const LimitRates& rates) {
+    limit.set(rates);
+    for (uint32_t i = 0; i < 2; ++i) rig.environment(i).set_limited(rates.are_limited());
+  };
+  set({.read_rate = 10});
+  const std::string got_there = value_reply(there, "t") + "END\r\n";
+  const std::string got_here = value_reply(here, "h") + "END\r\n";
+  SAYS("TOUCHED\r\n" + got_there,
+       far_client.say("touch " + there + " 0\r\nget " + there + "\r\nget " + here + "\r\n"));
+  CHECK_EQUAL(1, limit.reads_waiting());
+  SAYS("", near_client.say("get " + here + "\r\n"));
+  CHECK_EQUAL(2, limit.reads_waiting());
+  shards.pass(100 * kNsPerMs - 1);
+  SAYS("", far_client.run());
+  shards.pass(1);
+  SAYS(got_here, far_client.run());
+  SAYS("", near_client.run());
+  shards.pass(100 * kNsPerMs);
+  SAYS(got_here, near_client.run());
+  // A client that leaves leaves the queue.
+  SAYS("", far_client.say("get " + there + "\r\n"));
+  CHECK_EQUAL(1, limit.reads_waiting());
+  far_client.session().leave();
+  CHECK(far_client.session().is_waiting());
+  shards.loops.run();
+  CHECK_FALSE(far_client.session().is_waiting());
+  CHECK_EQUAL(0, limit.reads_waiting());
+  far_client.leave();
+  // Its bytes are paid by the next one, whoever that is.
+  set({});
+  far_client.say(set_request(there, value));
+  set({.read_rate_bytes = 1000});
+  SAYS(value_reply(there, value) + "END\r\n", far_client.say("get " + there + "\r\n"));
+  SAYS("", near_client.say("get none\r\n"));
+  shards.pass(4900 * kNsPerMs - 1);
+  SAYS("", near_client.run());
+  shards.pass(1);
+  SAYS("END\r\n", near_client.run());
+  // The end of the limit lets all go.
+  SAYS(value_reply(there, value) + "END\r\n", far_client.say("get " + there + "\r\n"));
+  SAYS("", far_client.say("get none\r\n"));
+  set({});
+  SAYS("END\r\n", far_client.run());
+  near_client.leave();
+  far_client.leave();
+  CHECK_EQUAL(0, rig.asker(1).in_flight());
+}
+
 // ---- The model ----------------------------------------------------------------------------------
 
 namespace {

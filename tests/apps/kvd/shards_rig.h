@@ -41,7 +41,7 @@ class ShardsRig {
       environment.stats = stats_.get();
       environment.crossing = &shard.crossing;
       environment.set_limited(false);
-      shard.asker.create(*loops[i], kWaveCount * (count - 1));
+      shard.asker.create(*loops[i], kWaveCount * Wave::question_count(count));
       shard.crossing.shards = environments_;
       shard.crossing.own = i;
       shard.crossing.asker = &shard.asker;
