@@ -4,26 +4,26 @@
 
 namespace bedplate::kvd {
 
-// The most memory that another shard has free, if it is over a quarter of its memory; else 0.
-uint64_t KvBalance::free_beside(const Shard& shard) const noexcept {
-  uint64_t most = 0;
-  for (const Shard& each : shards_) {
-    const uint64_t used = each.counters->cache.bytes.read();
-    const uint64_t free_bytes = each.memory_bytes - std::min(used, each.memory_bytes);
-    if (&each != &shard && free_bytes > each.memory_bytes / 4) most = std::max(most, free_bytes);
-  }
-  return most;
+// The memory that it has free, if that is over a quarter; else 0.
+uint64_t KvBalance::Shard::unused_bytes() const noexcept {
+  const uint64_t free_bytes = memory_bytes - std::min(counters->cache.bytes.read(), memory_bytes);
+  return free_bytes > memory_bytes / 4 ? free_bytes : 0;
 }
 
 void KvBalance::look(uint64_t now_ns) noexcept {
+  uint32_t evict_count = 0;
   for (Shard& each : shards_) {
     const uint64_t evictions = each.counters->cache.evictions.read();
     if (evictions != each.evictions) each.evicted_ns = now_ns;
     each.evictions = evictions;
-    const bool evicts = each.evicted_ns != 0 && now_ns - each.evicted_ns < kEvictsNs;
-    const uint64_t free_bytes = evicts ? free_beside(each) : 0;
-    Counter& gauge = each.counters->free_elsewhere_bytes;
-    if (gauge.read() != free_bytes) gauge.set(free_bytes);
+    each.evicts = each.evicted_ns != 0 && now_ns - each.evicted_ns < kEvictsNs;
+    if (each.evicts) ++evict_count;
+  }
+  for (const Shard& each : shards_) {
+    const bool others_evict = evict_count > (each.evicts ? 1U : 0U);
+    const uint64_t bytes = others_evict ? each.unused_bytes() : 0;
+    Counter& gauge = each.counters->unused_bytes;
+    if (gauge.read() != bytes) gauge.set(bytes);
   }
 }
 

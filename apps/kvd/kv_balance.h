@@ -1,6 +1,6 @@
-// Looks for a shard of kvd that evicts items while another has much free memory: the memory is
+// Looks for memory that a shard of kvd does not use while another one evicts items: the memory is
 // divided equally, and a few long values may fill the part of one shard. The result is a gauge of
-// the shard's counters, which raises an alert (kv_counters.h).
+// the shard with the memory; their sum raises an alert (kv_counters.h).
 //
 // Threads: one, the main thread. It reads the counters of all shards, and writes that gauge alone.
 #pragma once
@@ -32,8 +32,10 @@ class KvBalance {
     uint64_t memory_bytes;
     uint64_t evictions = 0;   // at the last look
     uint64_t evicted_ns = 0;  // when they last grew; 0: they did not
+    bool evicts = false;
+
+    uint64_t unused_bytes() const noexcept;
   };
-  uint64_t free_beside(const Shard& shard) const noexcept;
 
   std::vector<Shard> shards_;
 };

@@ -32,7 +32,7 @@ struct alignas(kCacheLineBytes) Counters {
   Counter touch_misses;
   Counter crossed;
   Counter crossings;
-  Counter free_elsewhere_bytes;  // written by the main thread
+  Counter unused_bytes;  // written by the main thread
   KeyedCacheCounters cache;
   StreamServerCounters clients;
   Counter binary_refused;
@@ -100,11 +100,11 @@ inline void describe(CounterTable& table, Counters& c) {
       "crossings", c.crossings, "questions",
       "Questions to other shards with these commands; one has all of a client at a time.");
   table
-      .gauge("free_elsewhere_bytes", c.free_elsewhere_bytes, "bytes",
-             "Cache memory free on the emptiest shard, if that is over a quarter, while this shard "
+      .gauge("unused_bytes", c.unused_bytes, "bytes",
+             "Cache memory free on this shard, if that is over a quarter of it, while another shard "
              "evicts items.")
-      .alert_from(1, "items are evicted here while {free_elsewhere_bytes} of another shard's cache "
-                     "are free: raise cache_bytes, or name fewer shards");
+      .alert_from(1, "a shard evicts items while {unused_bytes} of the cache of others are free: "
+                     "raise cache_bytes, or name fewer shards");
   describe(table, c.cache, "cache_bytes");
   describe(table, c.clients, "max_connections");
   table

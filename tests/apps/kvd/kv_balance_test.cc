@@ -25,8 +25,8 @@ TEST_GROUP(KvBalance) {
   uint64_t look(uint64_t pass_ns = 500'000'000) {
     now_ns += pass_ns;
     balance.look(now_ns);
-    CHECK_EQUAL(0, other->free_elsewhere_bytes.read());
-    return full->free_elsewhere_bytes.read();
+    CHECK_EQUAL(0, full->unused_bytes.read());
+    return other->unused_bytes.read();
   }
 };
 
@@ -53,11 +53,22 @@ TEST(KvBalance, AllShardsMayBeFull) {
   CHECK_EQUAL(251, look());
 }
 
+// The sum of all shards is the memory that is free.
+TEST(KvBalance, TwoFullShardsDoNotCountItTwice) {
+  const auto third = std::make_unique<Counters>();
+  balance.add(*third, kBytes);
+  third->cache.bytes.set(1000);
+  third->cache.evictions.add(1);
+  full->cache.evictions.add(1);
+  CHECK_EQUAL(500, look());
+  CHECK_EQUAL(0, third->unused_bytes.read());
+}
+
 TEST(KvBalance, OneShardAloneHasNoOther) {
   kvd::KvBalance alone;
   alone.add(*full, kBytes);
   full->cache.evictions.add(1);
   full->cache.bytes.set(0);
   alone.look(now_ns);
-  CHECK_EQUAL(0, full->free_elsewhere_bytes.read());
+  CHECK_EQUAL(0, full->unused_bytes.read());
 }

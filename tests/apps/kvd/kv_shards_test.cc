@@ -112,7 +112,7 @@ TEST(KvShards, AMessageForAKeyOfAnotherShardIsToldItsOwner) {
 TEST(KvShards, AShardThatIsFullBesideAnEmptyOneIsTold) {
   STRCMP_EQUAL("", appliance.boot(tables()).c_str());
   appliance.tick();
-  CHECK(sum("free_elsewhere_bytes") == 0);
+  CHECK(sum("unused_bytes") == 0);
   TestClient client = appliance.connect("kvd", "listen");
   const std::string value(200'000, 'v');
   for (int i = 0, stored = 0; stored < 20; ++i) {
@@ -124,8 +124,8 @@ TEST(KvShards, AShardThatIsFullBesideAnEmptyOneIsTold) {
   }
   CHECK(counter("evictions", "back") > 0);
   appliance.tick();
-  CHECK(counter("free_elsewhere_bytes", "back") > 1024 * 1024);
-  CHECK(counter("free_elsewhere_bytes", "front") == 0);
+  CHECK(counter("unused_bytes", "front") > 1024 * 1024);
+  CHECK(counter("unused_bytes", "back") == 0);
 }
 
 TEST(KvShards, RefusesPartsThatAreTooSmall) {
