@@ -100,9 +100,10 @@ inline void describe(CounterTable& table, Counters& c) {
       "crossings", c.crossings, "questions",
       "Questions to other shards with these commands; one has all of a client at a time.");
   table
-      .gauge("unused_bytes", c.unused_bytes, "bytes",
-             "Cache memory free on this shard, if that is over a quarter of it, while another shard "
-             "evicts items.")
+      .gauge(
+          "unused_bytes", c.unused_bytes, "bytes",
+          "Cache memory free on this shard, if that is over a quarter of it, while another shard "
+          "evicts items.")
       .alert_from(1, "a shard evicts items while {unused_bytes} of the cache of others are free: "
                      "raise cache_bytes, or name fewer shards");
   describe(table, c.cache, "cache_bytes");

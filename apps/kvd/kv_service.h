@@ -1,10 +1,10 @@
 // kvd: a key-value service in the memcached text protocol, on one shard or several.
 //
-// Each shard owns a part of the keys (key_owner_datapath.h). Read on: one shard (kv_shard.h), its
-// commands (session_datapath.h), commands for keys of other shards (session_waves_datapath.cc),
-// gets by message (message_gets_datapath.h). The runtime provides the cache
-// (alloc/keyed_cache_datapath.h), the connections (transport/sockets/stream_server.h) and a
-// session's buffers (transport/sockets/stream_session_datapath.h).
+// Each shard owns a part of the keys (key_owner_datapath.h), and has a part of the connections.
+// Read on: one shard (kv_shard.h), its commands (session_datapath.h), commands for keys of other
+// shards (session_waves_datapath.cc), gets by message (message_gets_datapath.h). The runtime
+// provides the cache (alloc/keyed_cache_datapath.h), the connections (apps/boot/placed_server.h)
+// and a session's buffers (transport/sockets/stream_session_datapath.h).
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/boot/placed_server.h"
 #include "apps/kvd/kv_balance.h"
 #include "apps/kvd/kv_settings.h"
 #include "apps/kvd/kv_shard.h"
@@ -32,11 +33,12 @@ class KvService final : public Service {
   void describe(ConfigurationTable& table) override { bedplate::describe(table, settings_); }
   Result<void> plan(ServicePlan& plan) override;
   Result<void> create(ServiceContext& context) override;
-  void start(uint32_t shard) noexcept override;
+  void start(uint32_t shard) noexcept override { server_.start(shard); }
   void tick() noexcept override { balance_.look(monotonic_ns()); }
   void methods(ControlMethods& methods) override { limit_methods_.add_to(methods); }
   void request_drain() noexcept override;
   bool is_drained() const noexcept override;
+  bool stopped() noexcept override;
 
  private:
   static constexpr const char* kLimitSet = "listener_limits";
@@ -46,18 +48,24 @@ class KvService final : public Service {
   const std::vector<SocketAddress>& addresses(const Configuration& all) const {
     return listened_addresses(all, settings_.listen, settings_.image_listen);
   }
-  // The parts of all shards, in the order of `shards`.
-  std::vector<KvShare> shares(const Configuration& all) const;
-  // The shard of the listeners, of their limits, and so of all connections: the first one.
-  uint32_t listening_shard() const noexcept {
-    return settings_.shards.empty() ? settings_.shard : settings_.shards.front();
+  // The shards that it is placed on.
+  std::vector<uint32_t> placed() const {
+    return settings_.shard ? std::vector<uint32_t>{*settings_.shard} : settings_.shards;
   }
+  // The shard of the limits of listeners, for the clients of all shards: the first one.
+  uint32_t limits_shard() const { return placed().front(); }
+  PlacedServerPlan server_plan() const;
+  // The parts of all shards, in their order.
+  std::vector<KvShare> shares() const;
+  Result<void> check(const Configuration& all) const;
   void plan_limits(ServicePlan& plan);
   Result<void> create_limits(ServiceContext& context);
   Result<void> create_shards(ServiceContext& context);
-  // These run on the listening shard. A drain ends all limits, so that all requests are answered.
+  Result<void> add_listeners(ServiceContext& context, const KvShare& share, StreamServer& server);
+  // These run on the shard of the limits. A drain ends them, so that all requests are answered.
   void set_limit(RequestLimit& limit, const LimitRates& rates) noexcept;
   void end_limits() noexcept;
+  void tell_limited(bool is_on) noexcept;
 
   KvSettings settings_;
   kvd::Facts facts_;
@@ -67,6 +75,7 @@ class KvService final : public Service {
   KvShard first_;
   std::vector<std::unique_ptr<KvShard>> more_;
   std::vector<KvShard*> shards_;  // all, by their numbers
+  PlacedServer server_;
   kvd::KvBalance balance_;
 
   std::vector<std::string> limit_names_;  // of the last plan

@@ -18,12 +18,13 @@ void describe(ConfigurationTable& table, KvSettings& settings) {
       .otherwise("those of listen")
       .unique()
       .help("The addresses to use instead as the first process of an image.");
+  if (!table.is_sample()) settings.shard.reset();  // an earlier file's
   table.shard("shard", &settings.shard)
-      .help("The shard that serves all keys and connections, unless `shards` names several.");
-  table.shards("shards", &settings.shards, kShardCountMax)
-      .otherwise("the one that `shard` names")
-      .help("The shards that serve keys, each its part of them; the first serves the connections. "
-            "The order says which part ([kvd.md](kvd.md#several-shards)).");
+      .otherwise("those of `shards`")
+      .help("The one shard that serves all keys and connections, instead of `shards`.");
+  table.shards_or_all("shards", &settings.shards)
+      .help("The shards that serve keys and connections, each a part of them. Their order says "
+            "which keys ([kvd.md](kvd.md#several-shards)).");
   table.size("cache_bytes", &settings.cache_bytes, kMiB, KeyedCache::kMemoryMaxBytes)
       .rule(ConfigurationKey::Rule::kMultipleOf4KiB)
       .help("Memory for keys and values, divided among the shards. The index takes up to a "
@@ -31,9 +32,9 @@ void describe(ConfigurationTable& table, KvSettings& settings) {
   table.size("value_max_bytes", &settings.value_bytes_max, kKiB, kGiB)
       .help("The longest value; longer ones are refused. At most a quarter of a shard's cache.");
   table.integer("max_connections", &settings.max_connections, 1, 65536)
-      .help("The most clients at once. Their buffers, 34 KiB for each, 128 KiB more with TLS and "
-            "some 13 KiB more with several shards, are planned; further connections are closed at "
-            "once.");
+      .help("The most clients at once, divided among the shards and rounded up. Their buffers, 34 "
+            "KiB for each, 128 KiB more with TLS and some 13 KiB more with several shards, are "
+            "planned; further connections are closed at once.");
   table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
       .help("A client over TCP is disconnected when its host does not respond, or it does not "
             "read its replies, for this long. 0: never.");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "apps/services/limit_settings.h"
@@ -15,8 +16,8 @@ struct KvSettings {
   std::vector<SocketAddress> listen;
   std::vector<SocketAddress> image_listen;  // replaces the listen addresses in the first process of
                                             // an image; may be empty
-  uint32_t shard = 0;
-  std::vector<uint32_t> shards;  // empty: `shard` alone
+  std::optional<uint32_t> shard = {};       // the only one
+  std::vector<uint32_t> shards;             // without `shard`
   uint64_t cache_bytes = 64 * kMiB;
   uint64_t value_bytes_max = kMiB;
   uint32_t max_connections = 256;

@@ -2,8 +2,6 @@
 
 #include <new>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include <sys/random.h>
 
@@ -11,55 +9,41 @@
 #include "apps/services/service_plan.h"
 #include "platform/assert.h"
 #include "platform/clock.h"
-#include "platform/units.h"
 
 namespace bedplate {
 namespace {
 
-// The owner of a part of the memory: "cache:kvd", of shard number 1 "cache-1:kvd".
+// The owner of a part of the memory: "cache:kvd"; "cache-1:kvd", by the number of the shard, if
+// there are several.
 OwnerName owner_of_part(const char* part, const KvShare& share) {
-  const bool is_first = share.number == 0;
-  return OwnerName(is_first ? part : part + ("-" + std::to_string(share.number)), "kvd");
+  return OwnerName(share.has_others() ? part + ("-" + std::to_string(share.shard)) : part, "kvd");
 }
-
-// The set of its counters, and the instance of that.
-const char* set_of(const KvShare& share) { return share.shard_count == 1 ? "kvd" : "shards"; }
-std::string instance_of(const KvShare& share) { return share.shard_count == 1 ? "" : share.name; }
 
 }  // namespace
 
-uint64_t KvShard::wave_bytes(uint32_t shard_count) noexcept {
-  return sizeof(kvd::Wave) + (shard_count - 1) * sizeof(kvd::Wave::Part);
+std::vector<CarvePlan> KvShard::carves(const KvShare& share) {
+  return {{owner_of_part("cache", share), share.cache_bytes},
+          {owner_of_part("index", share), KeyedCache::index_bytes(share.cache_bytes)}};
+}
+
+uint64_t KvShard::more_connection_bytes(uint32_t shard_count) noexcept {
+  return shard_count == 1 ? 0 : sizeof(kvd::Wave) + (shard_count - 1) * sizeof(kvd::Wave::Part);
 }
 
 void KvShard::plan(ServicePlan& plan, const KvShare& share) {
-  const uint32_t shard = share.shard;
-  std::vector<CarvePlan> carves = {
-      {owner_of_part("cache", share), share.cache_bytes},
-      {owner_of_part("index", share), KeyedCache::index_bytes(share.cache_bytes)}};
-  if (share.max_connections > 0) {
-    carves.push_back({owner_of_part("connections", share),
-                      StreamServer::bytes_for<kvd::Session>(share.max_connections)});
-    plan.connections(shard, share.max_connections, "max_connections");
+  if (share.has_others()) {
+    plan.questions(share.shard,
+                   share.max_connections * kvd::Wave::question_count(share.shard_count));
   }
-  if (share.question_count() > 0) {
-    carves.push_back(
-        {owner_of_part("waves", share), share.max_connections * wave_bytes(share.shard_count)});
-    plan.questions(shard, share.question_count());
-  }
-  const OwnerName segment = share.number == 0 ? OwnerName("kvd") : owner_of_part("shard", share);
-  plan.segment(segment, std::move(carves), plan.placement(shard));
-  plan.counters<kvd::Counters>(set_of(share), instance_of(share));
-  plan.messages(shard);
-  plan.sources(shard, 1);
+  plan.messages(share.shard);
+  plan.sources(share.shard, 1);
 }
 
 Result<void> KvShard::create(ServiceContext& context, const KvShare& share, const kvd::Facts& facts,
                              kvd::Stats& stats) {
   BP_DCHECK(environment_.loop == nullptr);  // once
   share_ = share;
-  BP_TRY_ASSIGN(const auto counters,
-                context.counters<kvd::Counters>(set_of(share), instance_of(share)));
+  BP_TRY_ASSIGN(const auto counters, context.shard_counters<kvd::Counters>("kvd", share.shard));
   BP_TRY_ASSIGN(const auto cache, context.carve(owner_of_part("cache", share)));
   BP_TRY_ASSIGN(const auto index, context.carve(owner_of_part("index", share)));
   BP_TRY_ASSIGN(const auto messenger, context.messenger(share.shard));
@@ -76,7 +60,7 @@ Result<void> KvShard::create(ServiceContext& context, const KvShare& share, cons
                   .counters = counters,
                   .facts = &facts,
                   .stats = &stats,
-                  .crossing = share.shard_count > 1 ? &crossing_ : nullptr};
+                  .crossing = share.has_others() ? &crossing_ : nullptr};
   environment_.set_limited(false);
   message_gets_.create({.messenger = messenger,
                         .question = get,
@@ -85,38 +69,28 @@ Result<void> KvShard::create(ServiceContext& context, const KvShare& share, cons
   return context.add_source(share.shard, message_gets_, 64);
 }
 
-Result<void> KvShard::create_server(ServiceContext& context, const KvSettings& settings,
-                                    std::span<const kvd::Environment* const> all) {
-  crossing_.shards = all;
-  crossing_.own = share_.number;
-  if (!has_server()) return {};
-  if (share_.question_count() > 0) {
+Result<StreamServer*> KvShard::create_server(ServiceContext& context, PlacedServer& servers,
+                                             const StreamServerOptions& options,
+                                             std::span<const kvd::Environment* const> all) {
+  BP_TRY_ASSIGN(PlacedServer::Place place, servers.take_place(context, share_.number, options));
+  BP_ASSERT(place.shard == share_.shard);
+  place.options.counters = &counters().clients;
+  if (share_.has_others()) {
     BP_TRY_ASSIGN(asker_, context.asker(share_.shard));
-    BP_TRY_ASSIGN(const auto waves, context.carve(owner_of_part("waves", share_)));
+    crossing_.shards = all;
+    crossing_.own = share_.number;
     crossing_.asker = asker_;
-    make_waves(waves);
+    // The sessions take them.
+    make_waves(
+        place.memory.subspan(StreamServers::bytes_for<kvd::Session>(share_.max_connections)));
   }
-  BP_TRY_ASSIGN(const auto connections, context.carve(owner_of_part("connections", share_)));
-  BP_TRY_ASSIGN(const auto trace, context.trace(share_.shard));
-  BP_TRY_ASSIGN(const auto tls, context.tls(share_.shard));
-  // On one shard only limits make answers wait.
-  const uint64_t answer_ns_max = share_.shard_count > 1 ? StreamServerOptions().answer_ns_max : 0;
-  server_.create<kvd::Session>({.name = "kvd",
-                                .loop = &context.loop(share_.shard),
-                                .sockets = &context.sockets(share_.shard),
-                                .counters = &counters().clients,
-                                .silence_ns_max = settings.client_timeout_s * kNsPerSecond,
-                                .answer_ns_max = answer_ns_max,
-                                .trace = trace,
-                                .layers = tls},
-                               connections, environment_);
-  return {};
+  return servers.add<kvd::Session>(context, place, environment_);
 }
 
 // One for each connection.
 void KvShard::make_waves(std::span<std::byte> memory) noexcept {
   using Part = kvd::Wave::Part;
-  const uint64_t stride_bytes = wave_bytes(share_.shard_count);
+  const uint64_t stride_bytes = more_connection_bytes(share_.shard_count);
   const uint32_t part_count = share_.shard_count - 1;
   for (; memory.size() >= stride_bytes; memory = memory.subspan(stride_bytes)) {
     auto* const parts = reinterpret_cast<Part*>(memory.data() + sizeof(kvd::Wave));
@@ -124,10 +98,6 @@ void KvShard::make_waves(std::span<std::byte> memory) noexcept {
     crossing_.spare.push(*new (memory.data())
                              kvd::Wave(crossing_, std::span<Part>(parts, part_count)));
   }
-}
-
-bool KvShard::is_drained() const noexcept {
-  return !has_server() || (server_.is_drained() && (asker_ == nullptr || asker_->in_flight() == 0));
 }
 
 }  // namespace bedplate

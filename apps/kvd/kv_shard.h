@@ -1,71 +1,74 @@
 // kvd on one of its shards: the cache of its keys, its gets by message, and its connections.
 //
-// KvService divides the keys, the memory and the connections over the shards. A kvd on one shard is
-// called "kvd" in plan and counters. With several shards, counters have the names of the shards,
-// and memory their numbers, but for that of the first one: so [[process]] read = ["kvd"] means the
-// shard that processes reach.
+// KvService divides the keys, the memory and the connections over the shards. The parts of a kvd on
+// one shard are called "cache:kvd" and so on in the plan; with several shards they have the numbers
+// of these, as their connections have (apps/boot/placed_server.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <vector>
 
 #include "alloc/keyed_cache_datapath.h"
-#include "apps/kvd/kv_settings.h"
+#include "apps/boot/placed_server.h"
 #include "apps/kvd/message_gets_datapath.h"
 #include "apps/kvd/session_datapath.h"
+#include "pinned_pool/plan.h"
 #include "platform/result.h"
+#include "transport/loop/event_loop.h"
 #include "transport/loop/shard_question_datapath.h"
 #include "transport/sockets/stream_server.h"
 
 namespace bedplate {
-
-class ServiceContext;
-class ServicePlan;
 
 // The part of kvd that one shard has.
 struct KvShare {
   uint32_t number = 0;       // among the shards of kvd: which keys are its own
   uint32_t shard_count = 1;  // of kvd
   uint32_t shard = 0;        // its index among [[shard]]
-  std::string name;          // the name of that
   uint64_t cache_bytes = 0;
-  uint32_t max_connections = 0;  // 0: no client connects to it
+  uint32_t max_connections = 0;
 
-  // Each connection may ask each other shard at once.
-  uint32_t question_count() const noexcept { return max_connections * (shard_count - 1); }
+  bool has_others() const noexcept { return shard_count > 1; }
 };
 
-// Threads: before the seal the main thread; then the shard's.
+// Threads: before the seal the main thread; then the shard's, unless another is named.
 class KvShard {
  public:
   KvShard() = default;
   KvShard(const KvShard&) = delete;
   KvShard& operator=(const KvShard&) = delete;
 
-  // Plans all but TLS.
+  // The memory of the cache, and that of each connection beside its session
+  // (PlacedServerPlan::carves, more_connection_bytes).
+  static std::vector<CarvePlan> carves(const KvShare& share);
+  static uint64_t more_connection_bytes(uint32_t shard_count) noexcept;
+  // Plans all else but the server.
   static void plan(ServicePlan& plan, const KvShare& share);
 
   // Makes the cache, and answers messages. `facts` and `stats`, of all shards, outlive this.
   Result<void> create(ServiceContext& context, const KvShare& share, const kvd::Facts& facts,
                       kvd::Stats& stats);
-  // Makes the connections, if it has some. `all`: of all shards, by their numbers; they are
-  // created. Ownership: outlives this.
-  Result<void> create_server(ServiceContext& context, const KvSettings& settings,
-                             std::span<const kvd::Environment* const> all);
+  // Makes the connections, with `options`, and returns their server. `all`: of all shards, by their
+  // numbers; they are created. Requires: in the order of the numbers. Ownership: both outlive this.
+  Result<StreamServer*> create_server(ServiceContext& context, PlacedServer& servers,
+                                      const StreamServerOptions& options,
+                                      std::span<const kvd::Environment* const> all);
 
-  bool has_server() const noexcept { return share_.max_connections > 0; }
-  StreamServer& server() noexcept { return server_; }
   const KvShare& share() const noexcept { return share_; }
   kvd::Environment& environment() noexcept { return environment_; }
   kvd::Counters& counters() noexcept { return *environment_.counters; }
   uint64_t memory_bytes() const noexcept { return cache_.memory_bytes(); }
-  // Whether no connection is left after request_drain(), and nothing of theirs is on another shard.
-  // Threads: any.
-  bool is_drained() const noexcept;
+  // Tells the shard whether a listener has a limit. Threads: another shard's, while the loops run.
+  void tell_limited(bool is_on) noexcept {
+    is_limited_ = is_on;
+    environment_.loop->submit(limited_call_);
+  }
+  // Whether other shards still have something of its clients. Threads: any.
+  bool is_asking() const noexcept { return asker_ != nullptr && asker_->in_flight() > 0; }
 
  private:
-  static uint64_t wave_bytes(uint32_t shard_count) noexcept;
   void make_waves(std::span<std::byte> memory) noexcept;
 
   KvShare share_;
@@ -74,7 +77,13 @@ class KvShard {
   kvd::Crossing crossing_;
   ShardAsker* asker_ = nullptr;  // nullptr: it asks nobody
   kvd::MessageGets message_gets_{environment_};
-  StreamServer server_;
+  std::atomic<bool> is_limited_{false};
+  LoopCall limited_call_ = {.function =
+                                [](void* self) noexcept {
+                                  auto& its = *static_cast<KvShard*>(self);
+                                  its.environment_.set_limited(its.is_limited_);
+                                },
+                            .context = this};
 };
 
 }  // namespace bedplate
