@@ -43,9 +43,13 @@ struct Environment {
   // Whether sessions have more to do than to execute a command at once: a listener has a limit, or
   // another shard may own the key. One flag, so that a command looks once.
   bool needs_care = false;
-  bool is_limited = false;  // a listener has a limit: each session asks its own
+  bool is_limited = false;             // a listener has a limit: each session asks its own
+  const Counter* limits_on = nullptr;  // the same if it is not 0, with several shards
 
   bool is_own_thread() const noexcept { return loop == nullptr || loop->is_own_thread(); }
+  bool has_limits() const noexcept {
+    return limits_on != nullptr ? limits_on->read() != 0 : is_limited;
+  }
   void set_limited(bool is_on) noexcept {
     is_limited = is_on;
     needs_care = is_on || crossing != nullptr;

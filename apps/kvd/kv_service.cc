@@ -109,8 +109,7 @@ Result<void> KvService::create_shards(ServiceContext& context) {
   for (const KvShare& share : all) {
     if (share.number > 0) more_.push_back(std::make_unique<KvShard>());
     KvShard& shard = share.number > 0 ? *more_.back() : first_;
-    BP_TRY(shard.create(context, share, facts_, *stats_));
-    shard.environment().set_limited(limits_.are_on());
+    BP_TRY(shard.create(context, share, {facts_, *stats_, limits_on_}));
     shards_.push_back(&shard);
     counted_[share.number] = &shard.counters();
     environments_.push_back(&shard.environment());
@@ -155,23 +154,26 @@ Result<void> KvService::create(ServiceContext& context) {
             .connections_max = settings_.max_connections,
             .value_bytes_max = settings_.value_bytes_max,
             .shard_count = static_cast<uint32_t>(placed().size())};
-  return create_shards(context);
+  BP_TRY(create_shards(context));
+  limits_changed();
+  return {};
 }
 
-void KvService::tell_limited(bool is_on) noexcept {
+void KvService::limits_changed() noexcept {
   BP_ASSERT(first_.environment().is_own_thread());
-  first_.environment().set_limited(is_on);
-  for (const auto& each : more_) each->tell_limited(is_on);
+  const bool are_on = limits_.are_on();
+  first_.environment().set_limited(are_on);
+  limits_on_.set(are_on ? 1 : 0);
 }
 
 void KvService::set_limit(RequestLimit& limit, const LimitRates& rates) noexcept {
   limit.set(rates);
-  tell_limited(limits_.are_on());
+  limits_changed();
 }
 
 void KvService::end_limits() noexcept {
   limits_.end();
-  tell_limited(false);
+  limits_changed();
 }
 
 void KvService::request_drain() noexcept {

@@ -23,6 +23,7 @@
 #include "apps/services/service.h"
 #include "apps/services/service_limits.h"
 #include "platform/clock.h"
+#include "platform/counter.h"
 #include "transport/loop/request_limit_datapath.h"
 
 namespace bedplate {
@@ -65,7 +66,7 @@ class KvService final : public Service {
   // These run on the shard of the limits. A drain ends them, so that all requests are answered.
   void set_limit(RequestLimit& limit, const LimitRates& rates) noexcept;
   void end_limits() noexcept;
-  void tell_limited(bool is_on) noexcept;
+  void limits_changed() noexcept;
 
   KvSettings settings_;
   kvd::Facts facts_;
@@ -81,6 +82,7 @@ class KvService final : public Service {
   std::vector<std::string> limit_names_;  // of the last plan
   std::deque<RequestLimit> own_limits_;   // a deque: limits do not move
   ServiceLimits limits_;
+  Counter limits_on_;  // KvShard::Shared
   std::atomic<bool> is_draining_{false};
   LoopCall end_limits_call_ = {
       .function = [](void* self) noexcept { static_cast<KvService*>(self)->end_limits(); },

@@ -39,8 +39,7 @@ void KvShard::plan(ServicePlan& plan, const KvShare& share) {
   plan.sources(share.shard, 1);
 }
 
-Result<void> KvShard::create(ServiceContext& context, const KvShare& share, const kvd::Facts& facts,
-                             kvd::Stats& stats) {
+Result<void> KvShard::create(ServiceContext& context, const KvShare& share, const Shared& shared) {
   BP_DCHECK(environment_.loop == nullptr);  // once
   share_ = share;
   BP_TRY_ASSIGN(const auto counters, context.shard_counters<kvd::Counters>("kvd", share.shard));
@@ -58,9 +57,10 @@ Result<void> KvShard::create(ServiceContext& context, const KvShare& share, cons
   environment_ = {.loop = &context.loop(share.shard),
                   .cache = &cache_,
                   .counters = counters,
-                  .facts = &facts,
-                  .stats = &stats,
-                  .crossing = share.has_others() ? &crossing_ : nullptr};
+                  .facts = &shared.facts,
+                  .stats = &shared.stats,
+                  .crossing = share.has_others() ? &crossing_ : nullptr,
+                  .limits_on = share.has_others() ? &shared.limits_on : nullptr};
   environment_.set_limited(false);
   message_gets_.create({.messenger = messenger,
                         .question = get,

@@ -5,7 +5,6 @@
 // of these, as their connections have (apps/boot/placed_server.h).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,8 +14,8 @@
 #include "apps/kvd/message_gets_datapath.h"
 #include "apps/kvd/session_datapath.h"
 #include "pinned_pool/plan.h"
+#include "platform/counter.h"
 #include "platform/result.h"
-#include "transport/loop/event_loop.h"
 #include "transport/loop/shard_question_datapath.h"
 #include "transport/sockets/stream_server.h"
 
@@ -47,9 +46,15 @@ class KvShard {
   // Plans all else but the server.
   static void plan(ServicePlan& plan, const KvShare& share);
 
-  // Makes the cache, and answers messages. `facts` and `stats`, of all shards, outlive this.
-  Result<void> create(ServiceContext& context, const KvShare& share, const kvd::Facts& facts,
-                      kvd::Stats& stats);
+  // What all shards of a kvd share. The shard of the limits of listeners writes `limits_on`: 0 if no
+  // listener has a limit.
+  struct Shared {
+    const kvd::Facts& facts;
+    kvd::Stats& stats;
+    const Counter& limits_on;
+  };
+  // Makes the cache, and answers messages. Ownership: what is shared outlives this.
+  Result<void> create(ServiceContext& context, const KvShare& share, const Shared& shared);
   // Makes the connections, with `options`, and returns their server. `all`: of all shards, by their
   // numbers; they are created. Requires: in the order of the numbers. Ownership: both outlive this.
   Result<StreamServer*> create_server(ServiceContext& context, PlacedServer& servers,
@@ -60,11 +65,6 @@ class KvShard {
   kvd::Environment& environment() noexcept { return environment_; }
   kvd::Counters& counters() noexcept { return *environment_.counters; }
   uint64_t memory_bytes() const noexcept { return cache_.memory_bytes(); }
-  // Tells the shard whether a listener has a limit. Threads: another shard's, while the loops run.
-  void tell_limited(bool is_on) noexcept {
-    is_limited_ = is_on;
-    environment_.loop->submit(limited_call_);
-  }
   // Whether other shards still have something of its clients. Threads: any.
   bool is_asking() const noexcept { return asker_ != nullptr && asker_->in_flight() > 0; }
 
@@ -77,13 +77,6 @@ class KvShard {
   kvd::Crossing crossing_;
   ShardAsker* asker_ = nullptr;  // nullptr: it asks nobody
   kvd::MessageGets message_gets_{environment_};
-  std::atomic<bool> is_limited_{false};
-  LoopCall limited_call_ = {.function =
-                                [](void* self) noexcept {
-                                  auto& its = *static_cast<KvShard*>(self);
-                                  its.environment_.set_limited(its.is_limited_);
-                                },
-                            .context = this};
 };
 
 }  // namespace bedplate

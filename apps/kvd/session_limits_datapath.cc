@@ -107,7 +107,7 @@ void SessionAnswers::charge(RequestLimit& limit, bool is_write, uint64_t bytes) 
 
 // The bytes were not known when the request went: another shard has the value.
 void SessionAnswers::charge_read(uint64_t bytes) noexcept {
-  if (BP_LIKELY(!environment_.is_limited)) return;
+  if (BP_LIKELY(!environment_.has_limits())) return;
   RequestLimit* const limit = limit_of(peer());
   if (limit != nullptr) charge(*limit, false, bytes);
 }

@@ -137,7 +137,7 @@ StreamStep Session::answer_key_with_care(std::string_view key, uint64_t rest_byt
     const uint32_t owner = wave_ == nullptr ? kOwn : environment_.crossing->owner_of(key);
     const Way way = way_of(owner);
     if (way == Way::kWaits) return wait_for_wave();
-    if (environment_.is_limited && !may_answer(key)) return wait_for_turn();
+    if (environment_.has_limits() && !may_answer(key)) return wait_for_turn();
     way == Way::kHere ? answer_here(key) : join_key(key, owner);
   }
   take(keys_bytes_ - rest_bytes);
@@ -161,7 +161,7 @@ StreamStep Session::execute_with_care(uint64_t line_bytes) noexcept {
     if (verb == Verb::kFlush) way = wave_->is_idle() ? Way::kJoins : Way::kWaits;
     if (way == Way::kWaits) return wait_for_wave();
   }
-  if (environment_.is_limited && !may_execute()) return wait_for_turn();
+  if (environment_.has_limits() && !may_execute()) return wait_for_turn();
   take(line_bytes);
   if (way == Way::kHere) {
     execute_here();

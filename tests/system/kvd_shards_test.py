@@ -5,28 +5,26 @@ import random
 import threading
 
 from harness import (BACKENDS, BOUND_SECONDS, KIB, MIB, Skip, expect, expect_in, expect_true,
-                     need_tools, test, wait_for)
+                     need_tools, test, to_toml, wait_for)
 from kvd_test import Client, start
+from kvd_tls_test import SecureClient
+from tls_test import make_certificates
 
 SHARDS = [2, 4]
 
 
-def start_shards(box, sockets, count, **keys):
+def start_shards(box, sockets, count, tables=None, **keys):
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < count:
         raise Skip(f"{count} shards need as many processors; this machine has {len(cores)}")
-    names = [f"s{i}" for i in range(count)]
-    shards = [{"name": name, "cpu": core} for name, core in zip(names, cores)]
-    return start(box, sockets, {"shard": shards},
-                 **{"shards": names, "cache_bytes": "32 MiB", **keys})
+    shards = [{"name": f"s{i}", "cpu": cores[i]} for i in range(count)]
+    return start(box, sockets, {"shard": shards, **(tables or {})},
+                 **{"cache_bytes": "32 MiB", **keys})
 
 
-def total(appliance, name):
-    return sum(counters[name] for counters in appliance.counter("shards").values())
-
-
-def of_first(appliance, name):
-    return appliance.counter("shards")["s0"][name]
+def of_each(appliance, name):
+    """A counter of each shard."""
+    return [counters[name] for _, counters in sorted(appliance.counter("kvd").items())]
 
 
 @test(sockets=BACKENDS, count=SHARDS)
@@ -55,8 +53,99 @@ def values_of_all_sizes(box, sockets, count, transport):
     expect(client.store(b"key0", bytes(MIB + 1)), b"SERVER_ERROR object too large for cache\r\n",
            "a value larger than value_max_bytes")
     expect(client.get(b"key0"), None, "what the client wanted gone")
-    used = [counters["items"] > 0 for counters in appliance.counter("shards").values()]
-    expect(used, [True] * count, "which shards have items")
+    expect([items > 0 for items in of_each(appliance, "items")], [True] * count,
+           "which shards have items")
+    appliance.stop()
+
+
+@test(sockets=BACKENDS)
+def clients_are_on_all_shards(box, sockets):
+    """Each shard has its part of max_connections; a full one gives clients to the other one."""
+    appliance = start_shards(box, sockets, 2, max_connections=7)  # 4 each
+    clients = [Client(box, appliance, "unix") for _ in range(4)]
+    for i, client in enumerate(clients):
+        expect(client.store(b"key%d" % i, b"x"), b"STORED\r\n", "a set")
+    expect(of_each(appliance, "connections_open"), [2, 2], "clients of a Unix socket")
+    clients += [Client(box, appliance) for _ in range(4)]
+    for client in clients:
+        for i in range(4):
+            expect(client.get(b"key%d" % i), b"x", "a get")
+    expect(of_each(appliance, "connections_open"), [4, 4], "all clients")
+    expect(appliance.counter("connections_open"), 8, "their sum")
+    expect(Client(box, appliance).line(), b"", "a client more")
+    wait_for(lambda: appliance.counter("connections_refused") == 1, "the count")
+    expect_true(all(crossed > 0 for crossed in of_each(appliance, "crossed")), "all shards ask")
+    appliance.stop()
+
+
+@test()
+def one_shard_has_the_names_of_always(box):
+    """`shard` names the only shard, beside others; it goes not together with `shards`."""
+    appliance = start_shards(box, "io_uring-or-epoll", 2, shard="s1")
+    client = Client(box, appliance)
+    expect(client.store(b"key", b"x"), b"STORED\r\n", "a set")
+    counters = appliance.stats()["services"]["kvd"]
+    expect((counters["sets"], counters["crossed"]), (1, 0), "its counters")
+    expect_true("kvd" not in counters and "moves" not in counters, "there are no shards to tell")
+    appliance.stop()
+    both = {**appliance.configuration}
+    both["kvd"] = {**both["kvd"], "shards": ["s0"]}
+    done = box.bedplate("check", box.write("both.toml", to_toml(both)), expect_code=2)
+    expect_in("shards names some, too; leave one of the two keys out", done.stderr, "check")
+
+
+@test(sockets=BACKENDS)
+def clients_share_the_limit_of_their_listener(box, sockets):
+    """The budget is one for the clients of all shards. A long value leaves a debt of minutes, so all
+    wait until the limit ends; one that leaves meanwhile leaves its queue."""
+    appliance = start_shards(box, sockets, 2, {"control": {}})
+    listener = next(one for one in appliance.configuration["kvd"]["listen"]
+                    if one.startswith("unix:"))
+    clients = [Client(box, appliance, "unix") for _ in range(4)]
+    for i, client in enumerate(clients):
+        expect(client.store(b"key%d" % i, bytes(MIB)), b"STORED\r\n", "a set")
+    expect(of_each(appliance, "connections_open"), [2, 2], "clients of each shard")
+
+    def waiting():
+        return appliance.counter("listener_limits")[listener]["reads_waiting"]
+
+    for spender in (0, 1):  # of either shard
+        appliance.ask("kvd.limit", listener=listener, read_rate_bytes=4 * KIB)
+        expect_true(clients[spender].get(b"key1") == bytes(MIB), "the first read")
+        others = [client for client in clients if client is not clients[spender]]
+        for client in others:
+            client.send(b"get a\r\nset b 0 0 1\r\nx\r\nget b\r\n")
+        wait_for(lambda: waiting() == 3, "the reads")
+        appliance.ask("kvd.unlimit", listener=listener)
+        for client in others:
+            expect([client.line() for _ in range(5)],
+                   [b"END\r\n", b"STORED\r\n", b"VALUE b 0 1\r\n", b"x\r\n", b"END\r\n"],
+                   "what waited")
+        expect(waiting(), 0, "what waits")
+    appliance.ask("kvd.limit", listener=listener, read_rate_bytes=4 * KIB)
+    expect_true(clients[0].get(b"key0") == bytes(MIB), "the first read")
+    clients[1].send(b"get a\r\n" * 3)
+    clients[2].send(b"get a\r\n" * 3)
+    wait_for(lambda: waiting() == 2, "the reads")
+    appliance.stop()  # a drain ends all limits
+    for client in clients[1:3]:
+        expect(client.input.read(), b"END\r\n" * 3, "what waited")
+
+
+@test(sockets=BACKENDS)
+def tls_on_all_shards(box, sockets):
+    folder = make_certificates(box)
+    appliance = start_shards(box, sockets, 2, max_connections=8, plain_text="refused",
+                             tls_certificate=f"{folder}/server-cert.pem",
+                             tls_key=f"{folder}/server-key.pem")
+    clients = [SecureClient(box, appliance, folder, "unix") for _ in range(4)]
+    for i, client in enumerate(clients):
+        expect(client.store(b"key%d" % i, bytes(100_000)), b"STORED\r\n", "a set")
+    for client in clients:
+        for i in range(4):
+            expect_true(client.get(b"key%d" % i) == bytes(100_000), "a get")
+    expect(of_each(appliance, "connections_open"), [2, 2], "clients of each shard")
+    expect(appliance.counter("tls_handshakes"), 4, "all handshakes")
     appliance.stop()
 
 
@@ -108,9 +197,9 @@ def many_clients_at_once(box, sockets, count):
         thread.join(BOUND_SECONDS)
     expect(problems, [], "wrong answers")
     expect_true(not any(thread.is_alive() for thread in threads), "all clients end")
-    expect_true(of_first(appliance, "crossings") * 3 < of_first(appliance, "crossed"),
-                "commands cross together")
-    expect(total(appliance, "gets"), total(appliance, "hits") + total(appliance, "misses"), "gets")
+    counters = appliance.stats()["services"]["kvd"]
+    expect_true(counters["crossings"] * 3 < counters["crossed"], "commands cross together")
+    expect(counters["gets"], counters["hits"] + counters["misses"], "gets")
     appliance.stop()
 
 
@@ -131,10 +220,10 @@ def clients_that_leave(box, sockets):
         leaves.input.close()
         leaves.socket.close()
         expect_true(stays.get(b"c") == value, "another client's get")
-    wait_for(lambda: of_first(appliance, "connections_open") == 1, "the ends of those that left")
+    wait_for(lambda: appliance.counter("connections_open") == 1, "the ends of those that left")
     for i in range(200):
         expect(stays.store(b"filler%d" % i, bytes(900_000)), b"STORED\r\n", "a set afterwards")
-    expect(total(appliance, "no_memory"), 0, "refused values")
+    expect(appliance.counter("no_memory"), 0, "refused values")
     appliance.stop()
 
 
