@@ -65,6 +65,7 @@ bool Session::take_turn(RequestLimit& limit, bool is_write) noexcept {
   BP_DCHECK(waits_for_ == nullptr && !waits_for_far_turn_);
   if (std::exchange(has_turn_, false)) return true;
   if (is_far(limit)) {
+    if (!limit.is_on()) return true;
     if (has_open_wave()) return false;  // it goes first
     wave_->turn().ask(limit, is_write);
     waits_for_far_turn_ = true;
@@ -101,7 +102,10 @@ bool SessionAnswers::is_far(const RequestLimit& limit) const noexcept {
 
 void SessionAnswers::charge(RequestLimit& limit, bool is_write, uint64_t bytes) noexcept {
   if (bytes == 0) return;
-  if (is_far(limit)) return wave_->turn().owe(limit, is_write, bytes);
+  if (is_far(limit)) {
+    if (limit.is_on()) wave_->turn().owe(limit, is_write, bytes);
+    return;
+  }
   (is_write ? limit.writes() : limit.reads()).charge(bytes);
 }
 

@@ -45,6 +45,13 @@ class RequestLimit {
   uint64_t reads_waiting() const noexcept { return counters_.reads.waiting.read(); }
   uint64_t writes_waiting() const noexcept { return counters_.writes.waiting.read(); }
   EventLoop& loop() const noexcept { return loop_; }
+  // Whether there is a rate, or there was one a moment ago. Threads: any.
+  bool is_on() const noexcept {
+    const auto has_rate = [](const RateLimitCounters& counters) {
+      return (counters.operations_per_second.read() | counters.bytes_per_second.read()) != 0;
+    };
+    return has_rate(counters_.reads) || has_rate(counters_.writes);
+  }
 
   // Takes those for which `is_meant(waiter)` is true out of the queues, and calls `removed(waiter)`
   // for each.
