@@ -13,8 +13,8 @@
 //
 // A request that waits for its turn costs two questions at most; without limits there are none.
 //
-// Threads: the session's. What is on its way belongs to the shard of the limit. Nothing is
-// allocated.
+// Threads: the session's; a question that is on its way belongs to the shard of the limit. Nothing
+// is allocated.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ class FarTurn {
   void ask(RequestLimit& limit, bool is_write) noexcept;
   // Charges the bytes of a request that went on. Requires: as ask().
   void owe(RequestLimit& limit, bool is_write, uint64_t bytes) noexcept;
-  // Nobody wants the turn any more. What is owed is paid.
+  // Nobody wants the turn any more. Bytes that are owed are paid.
   void give_up() noexcept;
 
  private:

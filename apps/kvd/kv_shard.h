@@ -46,7 +46,7 @@ class KvShard {
   // Plans all else but the server.
   static void plan(ServicePlan& plan, const KvShare& share);
 
-  // What all shards of a kvd share. The shard of the limits of listeners writes `limits_on`: 0 if no
+  // All shards share these. The shard of the limits of listeners writes `limits_on`: 0 if no
   // listener has a limit.
   struct Shared {
     const kvd::Facts& facts;

@@ -34,7 +34,7 @@ TEST_GROUP(KvShards) {
     return tables() + "[[kvd.listener]]\naddress = \"tcp:127.0.0.1:11211\"\nlimits = { " + limits +
            " }\n";
   }
-  // Of all shards, or of one.
+  // The counter of one shard, or the sum.
   uint64_t counter(const char* name, const char* shard = "") {
     return appliance.counter("kvd", name, shard).value();
   }
