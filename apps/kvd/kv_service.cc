@@ -37,12 +37,7 @@ std::vector<KvShare> KvService::shares() const {
   return parts;
 }
 
-Result<void> KvService::check(const Configuration& all) const {
-  if (settings_.shard && settings_.shards.size() < all.shards.size()) {
-    return configuration_error_while("checking shard in [kvd]")
-        .set_answer("shards names some, too")
-        .set_cure("leave one of the two keys out");
-  }
+Result<void> KvService::check() const {
   const size_t shard_count = placed().size();
   const uint64_t cache_bytes = shares().front().cache_bytes;
   if (cache_bytes < kMiB) {
@@ -62,7 +57,7 @@ Result<void> KvService::check(const Configuration& all) const {
 }
 
 Result<void> KvService::plan(ServicePlan& plan) {
-  BP_TRY(check(plan.configuration()));
+  BP_TRY(check());
   const std::vector<KvShare> all = shares();
   PlacedServerPlan server = server_plan();
   server.more_connection_bytes = KvShard::more_connection_bytes(all.front().shard_count);

@@ -58,7 +58,7 @@ class KvService final : public Service {
   PlacedServerPlan server_plan() const;
   // The parts of all shards, in their order.
   std::vector<KvShare> shares() const;
-  Result<void> check(const Configuration& all) const;
+  Result<void> check() const;
   void plan_limits(ServicePlan& plan);
   Result<void> create_limits(ServiceContext& context);
   Result<void> create_shards(ServiceContext& context);

@@ -1,8 +1,8 @@
 #include "apps/kvd/kv_settings.h"
 
 #include "alloc/keyed_cache_datapath.h"
-#include "apps/configuration/configuration.h"
 #include "apps/configuration/configuration_table.h"
+#include "apps/configuration/read_table.h"
 #include "apps/services/limit_settings.h"
 #include "apps/services/tls_keys.h"
 #include "transport/sockets/stream_server.h"
@@ -38,6 +38,10 @@ void describe(ConfigurationTable& table, KvSettings& settings) {
   table.integer("client_timeout_s", &settings.client_timeout_s, 0, 3600)
       .help("A client over TCP is disconnected when its host does not respond, or it does not "
             "read its replies, for this long. 0: never.");
+  table.check([](ReadTable& read) {
+    if (!read.has("shard")) return;
+    read.refuse_keys({"shards"}, "is set beside \"shard\"", "expected only one of them");
+  });
   describe_tls_keys(table, &settings.tls, {.page = "kvd.md#tls"});
   describe_listeners(table, &settings.listeners, settings.listen, settings.image_listen);
 }

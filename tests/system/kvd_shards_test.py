@@ -96,7 +96,7 @@ def one_shard_has_the_names_of_always(box):
     both = {**appliance.configuration}
     both["kvd"] = {**both["kvd"], "shards": ["s0"]}
     done = box.bedplate("check", box.write("both.toml", to_toml(both)), expect_code=2)
-    expect_in("shards names some, too; leave one of the two keys out", done.stderr, "check")
+    expect_in('"shards" is set beside "shard"; expected only one of them', done.stderr, "check")
 
 
 @test(sockets=BACKENDS)

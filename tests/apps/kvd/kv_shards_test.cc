@@ -223,7 +223,7 @@ TEST(KvShards, RefusesAShardThatIsNamedTwice) {
 }
 
 TEST(KvShards, RefusesOneShardAndSeveral) {
-  STRCMP_CONTAINS("checking shard in [kvd]: shards names some, too; leave one of the two keys out",
+  STRCMP_CONTAINS("\"shards\" is set beside \"shard\"; expected only one of them",
                   appliance.plan(tables("shard = \"back\"\nshards = [\"front\"]\n")).c_str());
 }
 
