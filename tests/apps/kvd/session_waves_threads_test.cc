@@ -12,6 +12,8 @@
 #include "tests/support/patience.h"
 #include "tests/support/seed.h"
 #include "tests/transport/loop/running_loop.h"
+#include "transport/loop/request_limit_datapath.h"
+#include "transport/sockets/stream_peer.h"
 
 #include "CppUTest/TestHarness.h"
 
@@ -48,6 +50,14 @@ std::string random_commands(std::mt19937_64& random, const std::string& client, 
   }
   return all;
 }
+
+struct PeerOnThreads final : StreamPeer {
+  int fd() const noexcept override { return -1; }
+  bool is_certified() const noexcept override { return false; }
+  void* listener() const noexcept override { return limit.get(); }
+
+  std::unique_ptr<RequestLimit> limit;
+};
 
 // A client on the thread of its shard. In each turn of the loop it sends a part of its script, and
 // takes the replies that are there. Nothing is allocated meanwhile.
@@ -207,5 +217,35 @@ TEST(KvdWaveThreads, ClientsLeaveInTheMiddle) {
     check_quiet();
   }
   end();
+  actors.clear();
+}
+
+// The limit is on the first shard; those of the other one ask for their turns there.
+TEST(KvdWaveThreads, ClientsShareALimitAndLeave) {
+  make(2);
+  set_shared();
+  const auto counters = std::make_unique<LimitCounters>();
+  PeerOnThreads peer;
+  EventLoop& loop = *loops[0]->loop;
+  loops[0]->run_there([&] {
+    loop.timers().reserve_more(RequestLimit::kTimerCount);
+    peer.limit = std::make_unique<RequestLimit>(loop, *counters, &Session::turn_came, &loop);
+    peer.limit->set({.read_rate = 50'000, .write_rate = 50'000, .burst_ms = 1});
+  });
+  for (uint32_t i = 0; i < 2; ++i) rig->environment(i).set_limited(true);
+  add_actors(12, 200);
+  for (auto& each : actors) each->session().set_owner({.peer = &peer});
+  for (auto& each : actors) each->begin();
+  for (uint32_t i = 0; i < 6; ++i) {
+    CHECK_TEXT(eventually([&] { return actors[i]->is_over(); }), seed.text());
+    CHECK_TEXT(actors[i]->is_right(), seed.text());
+  }
+  // The others may be anywhere.
+  for (uint32_t i = 6; i < actors.size(); ++i) {
+    actors[i]->stop();
+    CHECK(eventually([&] { return actors[i]->is_over(); }));
+  }
+  end();
+  CHECK_EQUAL(0, counters->reads.waiting.read() + counters->writes.waiting.read());
   actors.clear();
 }
