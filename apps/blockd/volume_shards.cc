@@ -1,23 +1,22 @@
 #include "apps/blockd/volume_shards.h"
 
 #include <algorithm>
-#include <map>
 
+#include "apps/services/home_shards.h"
 #include "platform/assert.h"
 
 namespace bedplate {
 namespace {
 
-uint32_t choose(const VolumeWish& volume, std::span<const VolumeShardChoice> choices,
-                const std::map<uint32_t, uint32_t>& counts) {
-  const auto is_near = [&](const VolumeShardChoice& choice) { return choice.node == volume.node; };
-  const bool has_near = std::any_of(choices.begin(), choices.end(), is_near);
-  const VolumeShardChoice* best = nullptr;
+// The shards on the node of the volume's drive; all, if none is there.
+std::vector<uint32_t> candidates_of(const VolumeWish& volume,
+                                    std::span<const VolumeShardChoice> choices) {
+  std::vector<uint32_t> near, all;
   for (const VolumeShardChoice& choice : choices) {
-    if (has_near && !is_near(choice)) continue;
-    if (best == nullptr || counts.at(choice.shard) < counts.at(best->shard)) best = &choice;
+    all.push_back(choice.shard);
+    if (choice.node == volume.node) near.push_back(choice.shard);
   }
-  return best->shard;
+  return near.empty() ? all : near;
 }
 
 }  // namespace
@@ -25,21 +24,11 @@ uint32_t choose(const VolumeWish& volume, std::span<const VolumeShardChoice> cho
 std::vector<uint32_t> choose_volume_shards(std::span<const VolumeWish> volumes,
                                            std::span<const VolumeShardChoice> choices) {
   BP_ASSERT(!choices.empty());
-  std::map<uint32_t, uint32_t> counts;  // volumes by shard
-  for (const VolumeShardChoice& choice : choices) counts[choice.shard] = 0;
+  std::vector<HomeWish> wishes;
   for (const VolumeWish& volume : volumes) {
-    if (volume.shard.has_value()) ++counts[*volume.shard];
+    wishes.push_back({.shard = volume.shard, .candidates = candidates_of(volume, choices)});
   }
-  std::vector<uint32_t> chosen;
-  for (const VolumeWish& volume : volumes) {
-    if (volume.shard.has_value()) {
-      chosen.push_back(*volume.shard);
-      continue;
-    }
-    chosen.push_back(choose(volume, choices, counts));
-    ++counts[chosen.back()];
-  }
-  return chosen;
+  return choose_homes(wishes);
 }
 
 std::vector<uint32_t> distinct_shards(std::vector<uint32_t> shards) {
