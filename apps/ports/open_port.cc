@@ -83,6 +83,11 @@ std::vector<uint32_t> OpenPort::shards(const Configuration& configuration) const
   return all;
 }
 
+bool OpenPort::is_on(uint32_t shard) const noexcept {
+  const std::vector<uint32_t>& named = settings.shards;
+  return named.empty() || std::find(named.begin(), named.end(), shard) != named.end();
+}
+
 Result<void> OpenPort::plan_socket(uint32_t shard, const DatagramShape& shape) {
   if (!settings.forwards_to.empty()) {
     return configuration_error_while("planning a socket on the port %s", settings.name.c_str())
@@ -90,8 +95,7 @@ Result<void> OpenPort::plan_socket(uint32_t shard, const DatagramShape& shape) {
                     settings.forwards_to.c_str())
         .set_cure("name another network, or leave forward_to out of its [[port]]");
   }
-  const std::vector<uint32_t>& named = settings.shards;
-  if (!named.empty() && std::find(named.begin(), named.end(), shard) == named.end()) {
+  if (!is_on(shard)) {
     return configuration_error_while("planning a socket on the port %s", settings.name.c_str())
         .set_answer("the port %s has no queue on that shard", settings.name.c_str())
         .set_cure("add the shard to shards of the [[port]], or leave shards out");

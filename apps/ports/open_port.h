@@ -34,6 +34,7 @@ class OpenPort final : public DatagramNetwork {
   uint64_t heap_bytes() const noexcept;
   Result<void> create(ServiceContext& context);
   Result<DatagramSocket*> make_socket(uint32_t shard, const DatagramShape& shape) override;
+  bool is_on(uint32_t shard) const noexcept override;
 
   // Threads: the thread of `shard`, before its loop runs.
   void start(uint32_t shard) noexcept;

@@ -5,6 +5,7 @@
 #include "alloc/confined_heap.h"
 #include "apps/counters/counter_alerts.h"
 #include "apps/counters/counters_file.h"
+#include "apps/services/datagram_networks.h"
 #include "apps/services/listeners.h"
 #include "apps/services/service.h"
 #include "apps/services/tls_part.h"
@@ -260,10 +261,7 @@ void ServicePlan::questions(uint32_t shard, uint32_t count) {
 
 // `doing` is for the error if there is no such network.
 DatagramNetwork* ServicePlan::find_network(const std::string& doing, std::string_view name) {
-  for (Service* service : configuration_.services) {
-    if (service == needs_.service) continue;
-    if (DatagramNetwork* network = service->datagram_network(name)) return network;
-  }
+  if (auto* found = find_datagram_network(configuration_, *needs_.service, name)) return found;
   refuse(doing, "this configuration has no network " + std::string(name),
          "name an existing one, such as a [[port]], or none to use the kernel's network");
   return nullptr;

@@ -23,6 +23,10 @@ class DatagramNetwork {
   // Makes a planned socket. Called after the create() of the service that provides the network.
   // Ownership: the network's, for ever. Errors (kSystem): there is no such socket.
   virtual Result<DatagramSocket*> make_socket(uint32_t shard, const DatagramShape& shape) = 0;
+
+  // Whether it can have sockets on `shard`. A service that chooses the shards of its sockets asks
+  // in its plan().
+  virtual bool is_on(uint32_t /*shard*/) const noexcept { return true; }
 };
 
 }  // namespace bedplate

@@ -232,6 +232,15 @@ TEST(PortService, ASocketWhereThePortHasNoQueueIsRefused) {
                       .c_str());
 }
 
+TEST(PortService, APortSaysOnWhichShardsItIs) {
+  plan("[[port]]\nname = \"wan\"\ndevice = \"null\"\nshards = [\"other\"]\n"
+       "[[port]]\nname = \"lan\"\ndevice = \"ring:a\"\n");
+  const DatagramNetwork& named = *ports->datagram_network("wan");
+  CHECK(!named.is_on(0) && named.is_on(1));
+  const DatagramNetwork& all = *ports->datagram_network("lan");
+  CHECK(all.is_on(0) && all.is_on(1));
+}
+
 TEST(PortService, PortsOfTheKernelKeepTheRightToOpenThem) {
   CHECK_EQUAL(0, plan("[[port]]\nname = \"wan\"\ndevice = \"null\"\n").capabilities());
   CHECK(plan("[[port]]\nname = \"wan\"\ndevice = \"tap:x\"\n").capabilities() != 0);
