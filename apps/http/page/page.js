@@ -188,13 +188,20 @@ function cellOf(found) {
   if (paces) return paces.includes(null) ? "–" : value(name, paces.reduce((a, b) => a + b));
   return word || (level === undefined ? "" : value(name, level));
 }
+// The shard of each instance of the set that one shard serves: a label of its metric of facts.
+function homesOf(owner, set) {
+  const facts = allOf(`bedplate_${owner}_${set}_info`.replace(/\W/g, "_"));
+  const served = facts.filter(({labels}) => labels[set] !== undefined && labels.shard);
+  return new Map(served.map(({labels}) => [labels[set], labels.shard]));
+}
 const services = new Map();  // the permanent element of each table
 function showServices() {
   const tables = new Map();
   for (const {name, owner, set, column} of now.glances) {
     const title = set ? `${owner} ${set}`.trim() : "";
     if (!tables.has(title)) {
-      tables.set(title, {heads: new Set(), rows: new Map(), first: set || "service"});
+      tables.set(title, {heads: new Set(), rows: new Map(), first: set || "service",
+                         homes: homesOf(owner, set)});
     }
     const {heads, rows} = tables.get(title), isPace = name.endsWith("_total");
     const head = isPace ? column + "/s" : column, isTimes = now.named.has(name + "_bucket");
@@ -211,13 +218,16 @@ function showServices() {
       else if (value) cell.word = labels.is;
     }
   }
-  for (const [title, {heads, rows, first}] of tables) {
+  for (const [title, {heads, rows, first, homes}] of tables) {
     if (!services.has(title)) {
       services.set(title, element("div", undefined, {className: "scroll"}));
       by("now").append(services.get(title));
     }
-    put(services.get(title), table(title, [first, ...heads], [...rows].map(([row, cells]) =>
-      [words(row), ...[...heads].map(head => cells.has(head) ? cellOf(cells.get(head)) : "")])));
+    const told = homes.size ? ["shard"] : [];
+    put(services.get(title), table(title, [first, ...told, ...heads],
+      [...rows].map(([row, cells]) =>
+        [words(row), ...told.map(() => words(homes.get(row) || "")),
+         ...[...heads].map(head => cells.has(head) ? cellOf(cells.get(head)) : "")])));
   }
 }
 const ours = new Set(["appliance", "pool", "way", "segment", "owner", "heap", "shard", "source",

@@ -10,6 +10,7 @@
 #include "apps/program/counters/counter_text.h"
 #include "apps/program/json_output.h"
 #include "apps/program/plan/key_findings.h"
+#include "apps/program/plan/part_homes.h"
 #include "platform/assert.h"
 #include "platform/product.h"
 #include "platform/units.h"
@@ -21,7 +22,8 @@ JsonValue number_json(const std::optional<uint64_t>& number) {
   return number ? JsonValue(*number) : JsonValue();
 }
 
-JsonValue to_json(const CountersReader& reader, const KeyFindings& findings) {
+JsonValue to_json(const CountersReader& reader, const KeyFindings& findings,
+                  const std::vector<PartHome>& homes) {
   JsonValue keys = JsonValue::array();
   for (const KeyFinding& one : findings.found) {
     keys.push_back({{"key", one.key},
@@ -36,10 +38,12 @@ JsonValue to_json(const CountersReader& reader, const KeyFindings& findings) {
   }
   JsonValue unknown = JsonValue::array();
   for (const std::string& key : findings.unknown) unknown.push_back(key);
-  return {{"name", reader.appliance()},
-          {"running", reader.is_running()},
-          {"keys", std::move(keys)},
-          {"unknown", std::move(unknown)}};
+  JsonValue json = {{"name", reader.appliance()},
+                    {"running", reader.is_running()},
+                    {"keys", std::move(keys)},
+                    {"unknown", std::move(unknown)}};
+  if (!homes.empty()) json["homes"] = homes_json(homes);
+  return json;
 }
 
 std::string saved_text(int64_t bytes) {
@@ -67,7 +71,8 @@ void print_finding(const KeyFinding& one, int width) {
   if (!one.obstacle.empty()) std::printf("  stays: %s\n", one.obstacle.c_str());
 }
 
-void print_table(const CountersReader& reader, const KeyFindings& findings) {
+void print_table(const CountersReader& reader, const KeyFindings& findings,
+                 const std::vector<PartHome>& homes) {
   std::printf(
       "%s: pid %d, %s\n", reader.appliance().c_str(), reader.pid(),
       reader.is_running() ? "running, peaks since its start" : "NOT running: its last peaks");
@@ -77,6 +82,7 @@ void print_table(const CountersReader& reader, const KeyFindings& findings) {
               "proposed", "saves");
   for (const KeyFinding& one : findings.found) print_finding(one, static_cast<int>(width));
   std::printf("%s\n", kKeyMargin);
+  print_homes(homes);
   if (findings.unknown.empty()) return;
   std::printf("unknown, since no counter measures them:\n");
   for (const std::string& key : findings.unknown) std::printf("  %s\n", key.c_str());
@@ -108,10 +114,13 @@ int explain_plan(const Arguments& arguments) {
   if (!snapshot.ok()) return fail(snapshot.error());
   auto findings = find_keys(loaded, snapshot.value());
   if (!findings.ok()) return fail(findings.error());
+  auto plan = plan_appliance(loaded.configuration());
+  if (!plan.ok()) return fail(plan.error());
+  const std::vector<PartHome> homes = homes_of(plan.value());
   if (arguments.has("--json")) {
-    print_json(to_json(opened.value(), findings.value()));
+    print_json(to_json(opened.value(), findings.value(), homes));
   } else {
-    print_table(opened.value(), findings.value());
+    print_table(opened.value(), findings.value(), homes);
   }
   return kExitGood;
 }

@@ -7,6 +7,7 @@
 #include "apps/program/commands.h"
 #include "apps/program/init_part.h"
 #include "apps/program/plan/group_parts.h"
+#include "apps/program/plan/part_homes.h"
 #include "platform/units.h"
 
 namespace bedplate {
@@ -54,6 +55,7 @@ JsonValue to_json(const AppliancePlan& plan, const Configuration& configuration)
   json["stacks"] = {{"count", plan.stacks.count},
                     {"bytes_each", plan.stacks.bytes_each},
                     {"bytes", plan.stacks.total_bytes()}};
+  if (const auto homes = homes_of(plan); !homes.empty()) json["homes"] = homes_json(homes);
   if (plan.verbs.empty()) return json;
   json["verbs"] = JsonValue::array();
   for (const VerbsContextPlan& context : plan.verbs) {
@@ -127,6 +129,7 @@ void print_table(const AppliancePlan& plan) {
               plan.stacks.count, plan.stacks.count == 1 ? "" : "s",
               format_bytes(plan.stacks.bytes_each).text);
   print_contexts(plan.verbs);
+  print_homes(homes_of(plan));
 }
 
 }  // namespace
