@@ -29,9 +29,10 @@ void RelayService::methods(ControlMethods& methods) {
   const ControlParameter stream = {.name = "stream",
                                    .help = "The stream's name in [[tsrelay.stream]]."};
   methods.add({.name = "streams",
-               .result = "[{\"stream\", \"drained\", \"legs\": [{\"address\", \"silent\"}], "
-                         "\"outputs\": N, \"muted\": N}]",
-               .help = "Lists the streams, with their legs and the number of outputs."},
+               .result = "[{\"stream\", \"shard\", \"drained\", \"legs\": [{\"address\", "
+                         "\"silent\"}], \"outputs\": N, \"muted\": N}]",
+               .help = "Lists the streams, with their shards, their legs and the number of "
+                       "outputs."},
               &call<&RelayService::list_streams>, this);
   methods.add({.name = "outputs",
                .parameters = {stream},
@@ -76,6 +77,7 @@ void RelayService::list_streams(ControlCall& call) noexcept {
   for (size_t i = call.page(); i < end; ++i) {
     const Instance& its = *instances_[i];
     json.begin_object().key("stream").text(its.settings.name);
+    json.key("shard").text(its.shard_name);
     json.key("drained").boolean(its.stream.is_drained()).key("legs").begin_array();
     for (uint32_t leg = 0; leg < its.settings.legs.size(); ++leg) {
       json.begin_object().key("address").text(its.settings.legs[leg].address).key("silent");

@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 
 #include "apps/boot/service_context.h"
+#include "apps/services/home_shards.h"
 #include "apps/services/service_plan.h"
+#include "apps/tsrelay/stream_shards.h"
 #include "platform/log.h"
 #include "platform/random_bytes.h"
 #include "transport/udp/udp_socket.h"
@@ -98,7 +100,9 @@ uint64_t heap_bytes(const RelayStreamSettings& stream) {
 
 Result<void> RelayService::plan(ServicePlan& plan) {
   BP_TRY(check(settings_));
+  BP_TRY_ASSIGN(shards_, choose_stream_shards(settings_, plan.configuration(), *this));
   std::vector<CarvePlan> carves;
+  Placement placement;  // of the carves: near the first stream that has one
   TraceDescription traced = {kPacketKinds, kPacketStations};
   for (const auto& stream : settings_.streams) traced.subjects.push_back(stream.name);
   plan.trace(std::move(traced));
@@ -111,6 +115,7 @@ Result<void> RelayService::plan(ServicePlan& plan) {
     const RelayStreamSettings& stream = settings_.streams[i];
     if (stream.own_buffers() == 0) continue;
     const uint64_t bytes = BufferPool::bytes_for(pool_options(stream));
+    if (carves.empty()) placement = plan.placement(shards_[i]);
     carves.push_back({own_buffers_of(i), align_up(bytes, kCacheLineBytes)});
   }
   uint32_t reader_count = 0;
@@ -126,15 +131,13 @@ Result<void> RelayService::plan(ServicePlan& plan) {
   }
   if (reader_count > 0) plan.message("read");
   plan.descriptors(NetworkWatch::kDescriptors, nullptr);
-  if (!carves.empty()) {
-    plan.segment("tsrelay", std::move(carves), plan.placement(settings_.streams[0].shard));
-  }
+  if (!carves.empty()) plan.segment("tsrelay", std::move(carves), placement);
   return {};
 }
 
 Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
   const RelayStreamSettings& stream = settings_.streams[index];
-  const uint32_t shard = stream.shard;
+  const uint32_t shard = shards_[index];
   const auto socket = [&](const std::string& name, uint32_t buffers, uint32_t bytes,
                           const std::string& network, DatagramOpening opening) {
     plan.datagram_socket(shard, name.c_str(), {buffers, bytes}, network, std::move(opening));
@@ -160,7 +163,14 @@ Result<void> RelayService::plan_stream(ServicePlan& plan, uint32_t index) {
       socket(name_of(index, "aside", i), 1, kCacheLineBytes, network, opening);
     }
   }
-  plan.counters<StreamCounters>("streams", stream.name);
+  CounterSet counted = {.owner = name(),
+                        .name = "streams",
+                        .instance = stream.name,
+                        .bytes = sizeof(StreamCounters),
+                        .counters = described_counters<StreamCounters>()};
+  const std::vector<ShardSettings>& all = plan.configuration().shards;
+  if (all.size() > 1) counted.labels.push_back({kHomeLabel, all[shard].name});
+  plan.counters(std::move(counted));
   for (uint32_t i = 0; i < stream.outputs.size(); ++i) {
     plan.counters<OutputCounters>("outputs", instance_of(stream, i), {stream.name});
   }
@@ -194,7 +204,7 @@ void RelayService::plan_recording(ServicePlan& plan, uint32_t stream, uint32_t i
     its.bytes_max = recording.rotate_bytes;
     its.operation_count_max = Recording::kWritesMax;
     its.keeper = &files.keeper(i);
-    plan.file(settings.shard, its);
+    plan.file(shards_[stream], its);
   }
 }
 
@@ -249,7 +259,10 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   const RelayStreamSettings& settings = settings_.streams[index];
   instances_.push_back(std::make_unique<Instance>(settings));
   Instance& instance = *instances_.back();
-  instance.loop = &context.loop(settings.shard);
+  instance.shard = shards_[index];
+  instance.shard_name = context.configuration().shards[instance.shard].name;
+  instance.loop = &context.loop(instance.shard);
+  if (context.configuration().shards.size() > 1) say_home(instance);
   BP_TRY_ASSIGN(instance.counters, context.counters<StreamCounters>("streams", settings.name));
 
   StreamOptions options;
@@ -269,7 +282,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   options.ring_slots = settings.ring_slots();
   options.tap_count = static_cast<uint32_t>(2 * settings.outputs.size() +
                                             settings.recordings.size() + settings.readers);
-  BP_TRY_ASSIGN(const auto trace, context.trace(settings.shard));
+  BP_TRY_ASSIGN(const auto trace, context.trace(instance.shard));
   options.trace = {trace, static_cast<uint16_t>(index)};
   options.buffer_bytes = settings.buffer_bytes;
   options.counters = instance.counters;
@@ -307,6 +320,7 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   instance.look.function = [](void* self) noexcept {
     auto& its = *static_cast<Instance*>(self);
     its.stream.look_for_missing(its.loop->now_ns());
+    its.counters->rate_peak.set(its.rate.look(its.counters->bytes.read(), its.loop->now_ns()));
     for (const auto& recording : its.recordings) recording->tell();
     const auto is_there = [](const auto& reader) { return reader->is_there(); };
     its.counters->readers.set(
@@ -315,7 +329,14 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   instance.drain.function = [](void* self) noexcept {
     static_cast<Instance*>(self)->stream.drain();
   };
-  return context.add_source(settings.shard, instance.stream, kBudget);
+  return context.add_source(instance.shard, instance.stream, kBudget);
+}
+
+void RelayService::say_home(const Instance& instance) noexcept {
+  const RelayStreamSettings& settings = instance.settings;
+  BP_LOG_INFO("tsrelay: %s: on the shard %s, %s; its planned load is %s/s", settings.name.c_str(),
+              instance.shard_name.c_str(), settings.shard ? "which it names" : "by load",
+              format_rounded_bytes(settings.load_bytes()).text);
 }
 
 Result<void> RelayService::open_legs(ServiceContext& context, Instance& instance, uint32_t index) {
@@ -402,7 +423,7 @@ Result<void> RelayService::create_recordings(ServiceContext& context, Instance& 
 Result<void> RelayService::create_readers(ServiceContext& context, Instance& instance) {
   const RelayStreamSettings& settings = instance.settings;
   if (settings.readers == 0) return {};
-  BP_TRY_ASSIGN(const auto messenger, context.messenger(settings.shard));
+  BP_TRY_ASSIGN(const auto messenger, context.messenger(instance.shard));
   BP_TRY_ASSIGN(const auto number, context.message("read"));
   BP_TRY_ASSIGN(const auto counters, context.counters<ReaderCounters>("readers", settings.name));
   for (uint32_t i = 0; i < settings.readers; ++i) {
@@ -421,7 +442,7 @@ Result<void> RelayService::create_readers(ServiceContext& context, Instance& ins
 void RelayService::start(uint32_t shard) noexcept {
   recording_thread_.begin();
   for (const auto& instance : instances_) {
-    if (instance->settings.shard != shard) continue;
+    if (instance->shard != shard) continue;
     for (DatagramSocket* socket : instance->sockets) {
       const int outcome = socket->start();
       BP_ASSERT(outcome == 0 && "its watch was planned");

@@ -11,6 +11,7 @@
 #include "apps/services/service.h"
 #include "apps/tsrelay/local_reader_datapath.h"
 #include "apps/tsrelay/output_group_datapath.h"
+#include "apps/tsrelay/rate_peak.h"
 #include "apps/tsrelay/recording_datapath.h"
 #include "apps/tsrelay/recording_thread.h"
 #include "apps/tsrelay/relay_memberships.h"
@@ -44,7 +45,9 @@ class RelayService final : public Service {
 
     const RelayStreamSettings& settings;
     std::vector<std::string> output_names;  // instance_of() without the stream's name
-    EventLoop* loop = nullptr;
+    uint32_t shard = 0;
+    std::string shard_name;
+    EventLoop* loop = nullptr;  // the shard's
     relay::RelayStream stream;
     std::vector<DatagramSocket*> sockets;  // all of them
     std::vector<relay::Output> outputs;
@@ -52,6 +55,7 @@ class RelayService final : public Service {
     std::vector<std::unique_ptr<relay::Recording>> recordings;
     std::vector<std::unique_ptr<relay::LocalReader>> readers;
     relay::StreamCounters* counters = nullptr;
+    relay::RatePeak rate;                 // of bytes
     std::vector<relay::LegArrival> said;  // each leg's reception, as last logged
     relay::Memberships memberships;
     LogLimit silence_log{kSilenceLinesMax};
@@ -61,6 +65,7 @@ class RelayService final : public Service {
 
   Result<void> plan_stream(ServicePlan& plan, uint32_t index);
   Result<void> create_stream(ServiceContext& context, uint32_t index);
+  static void say_home(const Instance& instance) noexcept;
   Result<void> open_legs(ServiceContext& context, Instance& instance, uint32_t index);
   Result<void> open_group(ServiceContext& context, Instance& instance, uint32_t index,
                           uint32_t group);
@@ -80,6 +85,7 @@ class RelayService final : public Service {
   void mute_outputs(ControlCall& call) noexcept;
 
   RelaySettings settings_;
+  std::vector<uint32_t> shards_;  // of each stream, from the last plan
   // For each stream: the files of each of its recordings, from the last plan.
   std::vector<std::vector<std::unique_ptr<relay::RecordingFiles>>> recording_files_;
   NetworkWatch network_;

@@ -22,17 +22,18 @@ constexpr uint64_t kInterfaceMax = 15;  // IFNAMSIZ without its NUL
 constexpr uint32_t kArrivals = 64;      // datagrams received but not processed
 constexpr uint32_t kOwnSpare = 64;
 constexpr uint32_t kBufferBytesMax = 65536;
+constexpr uint64_t kStreamsMax = 256;
+constexpr uint64_t kLegsMax = relay::LegMerge::kLegsMax;
+constexpr uint64_t kOutputsMax = 500;
+constexpr uint64_t kRecordingsMax = 16;
+constexpr uint64_t kReadersMax = 32;
+constexpr uint64_t kRateBytesMax = kTiB;
+// The load of all streams fits into 64 bits.
+static_assert(~uint64_t{0} / kRateBytesMax / kStreamsMax >
+              kLegsMax + kOutputsMax + kRecordingsMax + kReadersMax);
 
 constexpr Choice<StreamFormat> kFormats[] = {
     {"auto", StreamFormat::kAuto}, {"rtp", StreamFormat::kRtp}, {"udp", StreamFormat::kUdp}};
-
-Error refused(const RelayStreamSettings& stream, const std::string& what, const char* answer,
-              const char* cure) {
-  return configuration_error_while("checking %s of the stream %s in [tsrelay]", what.c_str(),
-                                   stream.name.c_str())
-      .set_answer("%s", answer)
-      .set_cure("%s", cure);
-}
 
 }  // namespace
 
@@ -104,7 +105,11 @@ static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
       .required()
       .unique()
       .help("The stream's name, in counters and in requests of local readers.");
-  table.shard("shard", &settings.shard).help("The shard that serves it.");
+  table.shard("shard", &settings.shard)
+      .otherwise("one of `shards`, by load")
+      .help("The shard that serves it ([Several shards](tsrelay.md#several-shards)).");
+  table.size("rate_bytes", &settings.rate_bytes, kKiB, kRateBytesMax)
+      .help("The bytes of a second for which it is planned: its share of a shard. No limit.");
   table.choice("format", &settings.format, kFormats)
       .help("The format of the input: transport stream in RTP, or in plain UDP; `auto` decides "
             "for each datagram.");
@@ -130,20 +135,27 @@ static void describe(ConfigurationTable& table, RelayStreamSettings& settings) {
   table.size("send_queue_bytes", &settings.send_queue_bytes, 0, kGiB)
       .help(
           "The size of the kernel's send buffer for the outputs of one interface. 0: its default.");
-  table.integer("readers", &settings.readers, 0, 32)
+  table.integer("readers", &settings.readers, 0, kReadersMax)
       .help("The most local processes that read it by messages; see Readers in "
             "[tsrelay.md](tsrelay.md#readers).");
-  table.tables("leg", &settings.legs, 1, relay::LegMerge::kLegsMax);
-  table.tables("output", &settings.outputs, 0, 500);
-  table.tables("recording", &settings.recordings, 0, 16);
+  table.tables("leg", &settings.legs, 1, kLegsMax);
+  table.tables("output", &settings.outputs, 0, kOutputsMax);
+  table.tables("recording", &settings.recordings, 0, kRecordingsMax);
   table.table("fec", &settings.fec, false, &settings.has_fec);
 }
 
 void describe(ConfigurationTable& table, RelaySettings& settings) {
-  table.tables("stream", &settings.streams, 1, 256);
+  table.shards_or_all("shards", &settings.shards)
+      .help("The shards that serve streams. A stream without `shard` goes to the one with the "
+            "least planned load ([Several shards](tsrelay.md#several-shards)).");
+  table.tables("stream", &settings.streams, 1, kStreamsMax);
 }
 
 // ---- Sizes --------------------------------------------------------------------------------------
+
+uint64_t RelayStreamSettings::load_bytes() const noexcept {
+  return rate_bytes * (legs.size() + outputs.size() + recordings.size() + readers);
+}
 
 bool RelayStreamSettings::receives_fec() const noexcept {
   return std::any_of(legs.begin(), legs.end(), [](const auto& leg) { return leg.fec; });
@@ -219,6 +231,14 @@ std::string instance_of(const RelayStreamSettings& stream, uint32_t output) {
 }
 
 // ---- Checks -------------------------------------------------------------------------------------
+
+Error refused(const RelayStreamSettings& stream, const std::string& what, const char* answer,
+              const char* cure) {
+  return configuration_error_while("checking %s of the stream %s in [tsrelay]", what.c_str(),
+                                   stream.name.c_str())
+      .set_answer("%s", answer)
+      .set_cure("%s", cure);
+}
 
 Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output) {
   return refused(stream, "to = \"" + output.to + "\"",

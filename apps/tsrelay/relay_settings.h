@@ -7,6 +7,7 @@
 
 #include "apps/configuration/configuration_table.h"
 #include "apps/tsrelay/relay_stream_datapath.h"
+#include "platform/units.h"
 #include "transport/sockets/datagram_address.h"
 
 namespace bedplate {
@@ -46,7 +47,8 @@ struct RelayFecSettings {
 
 struct RelayStreamSettings {
   std::string name = {};
-  uint32_t shard = 0;
+  std::optional<uint32_t> shard = {};  // nothing: one of the relay's shards
+  uint64_t rate_bytes = kMiB;          // planned, in a second
   relay::StreamFormat format = relay::StreamFormat::kAuto;
   uint32_t window_ms = 50;
   uint32_t window_packets = 512;
@@ -63,6 +65,9 @@ struct RelayStreamSettings {
   RelayFecSettings fec;
   bool has_fec = false;
 
+  // The planned load: the bytes that it receives in a second, and hands to outputs, recordings and
+  // readers.
+  uint64_t load_bytes() const noexcept;
   bool receives_fec() const noexcept;
   bool adds_rtp() const noexcept;
   // The size of each buffer of a leg; it includes the headroom if RTP is added.
@@ -84,6 +89,7 @@ struct RelayStreamSettings {
 };
 
 struct RelaySettings {
+  std::vector<uint32_t> shards;  // for streams that name none; empty: all
   std::vector<RelayStreamSettings> streams;
 };
 
@@ -103,6 +109,9 @@ struct RelayGroup {
 std::vector<RelayGroup> groups_of(const RelayStreamSettings& settings);
 // The name of an output's counters: STREAM/NAME.
 std::string instance_of(const RelayStreamSettings& stream, uint32_t output);
+// The error for a setting of a stream: `what` is wrong because of `answer`.
+Error refused(const RelayStreamSettings& stream, const std::string& what, const char* answer,
+              const char* cure);
 // The error for an output to a broadcast address without broadcast = true.
 Error refused_broadcast(const RelayStreamSettings& stream, const RelayOutputSettings& output);
 // Checks settings that depend on each other. Errors (kConfiguration): the first wrong setting.

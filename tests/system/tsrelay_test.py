@@ -63,7 +63,7 @@ def outputs_are_muted(box):
                 receiver.drain()
 
     expect(ctl("tsrelay.streams"),
-           [{"stream": "news", "drained": False, "outputs": 2, "muted": 0,
+           [{"stream": "news", "shard": "main", "drained": False, "outputs": 2, "muted": 0,
              "legs": [{"address": f"127.0.0.1:{port}", "silent": False}]}], "the streams")
     send(0, 100)
     expect(ctl("tsrelay.mute", "stream=news", "output=first", "on=true"),
