@@ -4,6 +4,7 @@ fresh folder, with a /run and a loopback of their own. The document's appliance 
 import glob
 import os
 import re
+import tomllib
 
 from harness import BEDPLATE, Skip, expect_true, need_tools, read_text, test
 
@@ -65,6 +66,19 @@ def is_elsewhere(command):
     return any(command.startswith(begin) for begin in ELSEWHERE)
 
 
+def recordings_of(config):
+    """The files that the relay of this configuration has recorded into."""
+    with open(config, "rb") as file:
+        streams = tomllib.load(file).get("tsrelay", {}).get("stream", [])
+    paths = [one["path"] for stream in streams for one in stream.get("recording", [])]
+    return {file for path in paths for file in glob.glob(glob.escape(path) + "*")}
+
+
+def remove_recordings(config, before):
+    for path in recordings_of(config) - before:
+        os.remove(path)
+
+
 def expect_shown(output, command, shown):
     """Checks that `output` has the first word of each line that the document shows, in order."""
     at = 0
@@ -83,7 +97,9 @@ def commands_do_what_the_document_shows(box, document):
     if 0 not in os.sched_getaffinity(0):
         raise Skip("the demos pin a shard to core 0, which this process may not use")
     name = APPLIANCES[document]
-    box.ensure_hugepages(os.path.join(REPOSITORY, f"apps/{name}.toml"))
+    config = os.path.join(REPOSITORY, f"apps/{name}.toml")
+    box.ensure_hugepages(config)
+    box.closing.callback(remove_recordings, config, recordings_of(config))
     os.makedirs(box.path("tree/build/release"))
     os.symlink(BEDPLATE, box.path("tree/build/release/bedplate"))
     for entry in ("apps", "LICENSE"):
