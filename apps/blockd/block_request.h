@@ -20,12 +20,12 @@
 #include "apps/blockd/nbd_request_datapath.h"
 #include "platform/assert.h"
 #include "platform/trace_ring.h"
+#include "transport/loop/doorbell.h"
 #include "transport/loop/rate_limit_datapath.h"
 #include "transport/loop/spsc_fifo_datapath.h"
 
 namespace bedplate {
 
-class Doorbell;
 struct Volume;
 
 namespace nbd {
@@ -67,6 +67,7 @@ struct BlockRequest : RateWaiter {
   // BLOCK_STATUS: the descriptors as they are sent; nullptr: the whole range is data.
   std::byte* data = nullptr;
   bool has_buffer = false;  // `data` is a buffer of the volume; kRelease gives it back
+  uint8_t home = 0;         // the number of its connection's shard among the server's; constant
   Volume* volume = nullptr;
   nbd::Connection* connection = nullptr;
   RequestTrace trace;  // from the arrival of its header on, by the clocks of the loops
@@ -77,29 +78,29 @@ struct BlockRequest : RateWaiter {
 
 using BlockRequestFifo = SpscFifo<BlockRequest*>;
 
-// The connections' end of the lane to a shard of volumes. Threads: the connections' shard.
-struct RequestLane {
-  BlockRequestFifo* fifo = nullptr;  // has space for all requests
-  Doorbell* doorbell = nullptr;      // nullptr if both ends are on one shard
-  bool has_submitted = false;        // a request was pushed since the doorbell last rang
+// The sending end of a lane between two shards. Threads: the sender's.
+struct BlockLane {
+  BlockRequestFifo* fifo = nullptr;  // has space for all requests of the connections' shard
+  Doorbell* doorbell = nullptr;      // the receiver's; nullptr if both ends are on one shard
+  bool has_pushed = false;           // a request was pushed since the doorbell last rang
 
   void push(BlockRequest& request) noexcept {
     const bool pushed = fifo->try_push(&request);
     BP_ASSERT(pushed);  // the plan: the lane holds every request there is
-    has_submitted = true;
+    has_pushed = true;
+  }
+  // Rings once for all that was pushed.
+  void ring() noexcept {
+    if (has_pushed && doorbell != nullptr) doorbell->ring();
+    has_pushed = false;
   }
 };
 
-// The volumes' end of the lane back. Threads: the volumes' shard.
-struct ReplyLane {
-  BlockRequestFifo* fifo = nullptr;  // has space for all requests
-  bool has_replied = false;          // a reply was pushed since its doorbell last rang
-
-  void push(BlockRequest& request) noexcept {
-    const bool pushed = fifo->try_push(&request);
-    BP_ASSERT(pushed);  // the plan: the lane holds every request there is
-    has_replied = true;
-  }
+// The two lanes between a shard of connections and one of volumes, as the latter sees them. It has
+// an array of them, by BlockRequest::home.
+struct VolumeLanes {
+  BlockRequestFifo* requests = nullptr;  // the receiving end
+  BlockLane replies = {};
 };
 
 }  // namespace bedplate

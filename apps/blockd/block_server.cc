@@ -120,8 +120,9 @@ Result<void> BlockServer::make_shards(const Carve& carve) {
     shard.requests.fifo = BlockRequestFifo::create(requests, lane_capacity(options_));
     shard.requests.doorbell = is_own ? nullptr : &loop->doorbell();
     shard.replies = BlockRequestFifo::create(replies, lane_capacity(options_));
-    shard.service.create({shard.requests.fifo, shard.replies,
-                          is_own ? nullptr : &wiring_.connections_loop->doorbell(), loop});
+    Doorbell* const doorbell = is_own ? nullptr : &wiring_.connections_loop->doorbell();
+    shard.lanes[0] = {shard.requests.fifo, {shard.replies, doorbell}};
+    shard.service.create(shard.lanes, *loop);
   }
   return {};
 }
@@ -142,7 +143,7 @@ Result<void> BlockServer::add_volumes(const Carve& carve, const OpenVolume& open
     if (plan.queue.has_value()) {
       BP_TRY_ASSIGN(const auto tasks, carve(queue_owner(options_, i)));
       volume.queue = std::make_unique<StoreQueue>();
-      volume.queue->create(*volume.store, *plan.queue, memory, tasks, shard.service.replies(),
+      volume.queue->create(*volume.store, *plan.queue, memory, tasks, shard.lanes,
                            *wiring_.volume_loops[plan.shard], *volume.store_counters);
     } else {
       volume.store = std::make_unique<MemoryStore>(memory.data(), plan.bytes);
@@ -349,12 +350,7 @@ uint32_t BlockServer::poll(uint32_t budget) noexcept {
   const uint32_t count = take_replies(budget);
   const uint32_t flushed = flush_marked();
   // One ring for all requests that the sockets and this poll have submitted.
-  for (VolumeShard& shard : shards_) {
-    if (shard.requests.has_submitted && shard.requests.doorbell != nullptr) {
-      shard.requests.doorbell->ring();
-    }
-    shard.requests.has_submitted = false;
-  }
+  for (VolumeShard& shard : shards_) shard.requests.ring();
   return count + flushed;
 }
 

@@ -194,8 +194,9 @@ class BlockServer final : public PollSource {
     BlockServer& server;
     const uint32_t number;
     VolumeService service;
-    RequestLane requests;
-    BlockRequestFifo* replies = nullptr;
+    VolumeLanes lanes[1];
+    BlockLane requests;                   // the connections' end
+    BlockRequestFifo* replies = nullptr;  // the same
     LoopCall release_call = {.function = &VolumeShard::release_held, .context = this};
   };
 

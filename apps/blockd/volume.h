@@ -46,7 +46,7 @@ struct Volume {
   // Read for each request; constant after boot.
   std::unique_ptr<VolumeStore> store;
   std::unique_ptr<StoreQueue> queue;  // in front of the store; nullptr: the volume is memory
-  RequestLane* requests = nullptr;    // to its shard
+  BlockLane* requests = nullptr;      // to its shard
   VolumeCounters* counters = nullptr;
   VolumeHold hold;
   // Both belong to the shard of the connections; nullptr: it has none.

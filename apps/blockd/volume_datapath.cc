@@ -12,6 +12,8 @@ namespace bedplate {
 namespace {
 
 constexpr uint64_t kZeroSliceBytes = kMiB;
+constexpr uint32_t kRequestsPerPoll = 64;
+static_assert(kRequestsPerPoll >= VolumeService::kLanesMax, "each lane has its turn in each poll");
 
 // Always holds: the connection's shard has checked the client's range (nbd::check).
 bool is_inside(const BlockRequest& request) noexcept {
@@ -20,6 +22,13 @@ bool is_inside(const BlockRequest& request) noexcept {
 }
 
 }  // namespace
+
+void VolumeService::create(std::span<VolumeLanes> lanes, EventLoop& loop) noexcept {
+  BP_ASSERT(!lanes.empty() && lanes.size() <= kLanesMax);
+  lanes_ = lanes;
+  loop_ = &loop;
+  batch_max_ = kRequestsPerPoll / static_cast<uint32_t>(lanes.size());
+}
 
 bool VolumeService::is_valid() const noexcept {
   const auto is_in_progress = [](const BlockRequest& one) {
@@ -31,9 +40,10 @@ bool VolumeService::is_valid() const noexcept {
 // Requests answered in the round they arrived in are not timed: the clock is read once a round.
 void VolumeService::reply(BlockRequest& request) noexcept {
   BP_DCHECK(!is_nontemporal_fence_due);
-  request.trace.pass(kDone, options_.loop->now_ns());
+  request.trace.pass(kDone, loop_->now_ns());
   BP_USDT(request_done, request.wire.cookie, request.error);
-  replies_.push(request);
+  BP_DCHECK(request.home < lanes_.size());
+  lanes_[request.home].replies.push(request);
 }
 
 void VolumeService::handle_write(BlockRequest& request) noexcept {
@@ -89,7 +99,7 @@ void VolumeService::carry_out(BlockRequest& request) noexcept {
     return queue->take(request);
   }
   BP_USDT(request_begun, request.wire.cookie, request.step);
-  request.trace.pass(kBegun, options_.loop->now_ns());
+  request.trace.pass(kBegun, loop_->now_ns());
   switch (request.wire.command) {
     case nbd::Command::kRead:
       request.data = request.volume->store->memory() + request.wire.offset;
@@ -147,21 +157,24 @@ uint32_t VolumeService::zero_some() noexcept {
   return 1;
 }
 
-uint32_t VolumeService::poll(uint32_t budget) noexcept {
-  BP_KEEPS_VALID(*this);
-  constexpr uint32_t kBatchMax = 64;
-  BlockRequest* batch[kBatchMax];
-  const size_t count = options_.requests->pop_batch({batch, std::min(budget, kBatchMax)});
-  if (count > 0) options_.loop->look_at_clock();  // once for all requests
+uint32_t VolumeService::take(BlockRequestFifo& requests, uint32_t budget) noexcept {
+  BlockRequest* batch[kRequestsPerPoll];
+  const size_t count = requests.pop_batch({batch, std::min(budget, batch_max_)});
+  if (count > 0) loop_->look_at_clock();  // once for all requests
   const auto waits_here = [this](BlockRequest* each) { return waits(*each); };
   handle({batch, std::remove_if(batch, batch + count, waits_here)});
-  const uint32_t slices = zero_some();
+  return static_cast<uint32_t>(count);
+}
+
+// Each lane has its share of the budget, so no shard waits for another shard's requests.
+uint32_t VolumeService::poll(uint32_t budget) noexcept {
+  BP_KEEPS_VALID(*this);
+  uint32_t count = 0;
+  for (VolumeLanes& each : lanes_) count += take(*each.requests, budget);
+  count += zero_some();
   // Also for operations that stores have completed since the last poll.
-  if (replies_.has_replied && options_.replies_doorbell != nullptr) {
-    options_.replies_doorbell->ring();
-  }
-  replies_.has_replied = false;
-  return static_cast<uint32_t>(count) + slices;
+  for (VolumeLanes& each : lanes_) each.replies.ring();
+  return count;
 }
 
 }  // namespace bedplate

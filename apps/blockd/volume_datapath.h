@@ -3,36 +3,28 @@
 // For volumes that are memory it grants destinations, answers reads with the address of the data,
 // copies payloads that arrived with their headers, and zeroes ranges in slices, so that other
 // requests get their turn. It gives the requests of stored volumes to their queues. It never
-// touches a socket.
+// touches a socket. Each shard of connections has two lanes of its own; a reply goes back to the
+// shard that the request came from.
 #pragma once
 
 #include <span>
 
 #include "apps/blockd/block_request.h"
 #include "platform/tail_queue.h"
-#include "transport/loop/doorbell.h"
 #include "transport/loop/event_loop.h"
 
 namespace bedplate {
 
-struct VolumeServiceOptions {
-  BlockRequestFifo* requests = nullptr;  // consumer end
-  BlockRequestFifo* replies = nullptr;   // producer end; holds all requests there can be
-  Doorbell* replies_doorbell = nullptr;  // nullptr: both ends are on this shard
-  EventLoop* loop = nullptr;             // tells the time
-};
-
 class VolumeService final : public PollSource {
  public:
-  void create(const VolumeServiceOptions& options) noexcept {
-    options_ = options;
-    replies_.fifo = options.replies;
-  }
+  // `lanes`: those of each shard of connections; the next poll also rings for replies that the
+  // queues of its volumes have pushed. `loop`: tells the time. Requires: 1 to kLanesMax lanes.
+  // Ownership: both outlive this.
+  void create(std::span<VolumeLanes> lanes, EventLoop& loop) noexcept;
+  static constexpr uint32_t kLanesMax = 64;
   // Holds new requests for `volume`, or releases the held ones; requests that have begun continue.
   // Returns the number of requests released. Threads: the volume's shard.
   uint32_t hold(Volume& volume, bool is_on) noexcept;
-  // The lane for the replies of its volumes' queues; the next poll rings the doorbell for them.
-  ReplyLane& replies() noexcept { return replies_; }
 
   uint32_t poll(uint32_t budget) noexcept override;
 
@@ -42,6 +34,7 @@ class VolumeService final : public PollSource {
 
  private:
   bool waits(BlockRequest& request) noexcept;
+  uint32_t take(BlockRequestFifo& requests, uint32_t budget) noexcept;
   void handle(std::span<BlockRequest* const> requests) noexcept;
   void carry_out(BlockRequest& request) noexcept;
   void store_payloads(std::span<BlockRequest* const> requests) noexcept;
@@ -49,9 +42,10 @@ class VolumeService final : public PollSource {
   void reply(BlockRequest& request) noexcept;
   uint32_t zero_some() noexcept;
 
-  VolumeServiceOptions options_;
+  std::span<VolumeLanes> lanes_;
+  EventLoop* loop_ = nullptr;
+  uint32_t batch_max_ = 0;               // from one lane in one poll
   TailQueue<&BlockRequest::next> long_;  // zeroing requests, served in turn
-  ReplyLane replies_;
 };
 
 }  // namespace bedplate

@@ -51,15 +51,16 @@ uint64_t StoreQueue::bytes_for(const StoreQueueShape& shape) noexcept {
 
 void StoreQueue::create(VolumeStore& store, const StoreQueueShape& shape,
                         std::span<std::byte> buffers, std::span<std::byte> memory,
-                        ReplyLane& replies, const EventLoop& loop,
+                        std::span<VolumeLanes> lanes, const EventLoop& loop,
                         StoreCounters& counters) noexcept {
   BP_ASSERT(buffers.size() == shape.buffer_bytes && buffers.size() >= kBufferBytesMin);
   BP_ASSERT(memory.size() == bytes_for(shape) && store.memory() == nullptr);
+  BP_ASSERT(!lanes.empty());
   BP_ASSERT(reinterpret_cast<uintptr_t>(memory.data()) % kBlockBytesMax == 0);
   BP_ASSERT(store.block_bytes() >= kBlockBytesMin && store.block_bytes() <= kBlockBytesMax);
   BP_ASSERT(std::has_single_bit(store.block_bytes()) && tasks_.empty());
   store_ = &store;
-  replies_ = &replies;
+  lanes_ = lanes.data();
   loop_ = &loop;
   counters_ = &counters;
   zeros_ = memory.first(kZerosBytes);
@@ -149,7 +150,7 @@ void StoreQueue::take(BlockRequest& request) noexcept {
     case RequestStep::kAbort: request.volume->counters->aborts.add(1); [[fallthrough]];
     case RequestStep::kRelease:
       give_buffer(request);
-      replies_->push(request);
+      reply(request);
       break;
     case RequestStep::kCommit:
       BP_ASSERT(request.has_buffer);
@@ -232,7 +233,7 @@ void StoreQueue::answer_at_once(BlockRequest& request) noexcept {
   request.trace.pass(kBegun, loop_->now_ns());
   BP_USDT(request_done, request.wire.cookie, request.error);
   request.trace.pass(kDone, loop_->now_ns());
-  replies_->push(request);
+  reply(request);
 }
 
 uint32_t StoreQueue::steps_of(const BlockRequest& request) const noexcept {
@@ -477,7 +478,7 @@ void StoreQueue::end_task(StoreTask& task, nbd::ErrorCode error) noexcept {
   task.request = nullptr;
   free_.push(task);
   ++free_count_;
-  replies_->push(request);
+  reply(request);
   while (OrderedWrite* next = order_.try_next()) go_on(*reinterpret_cast<StoreTask*>(next));
 }
 

@@ -86,11 +86,11 @@ class StoreQueue {
   // and aligned to kBlockBytesMax. The store is not memory, and its blocks have kBlockBytesMin to
   // kBlockBytesMax. All arguments but `shape` outlive this.
   void create(VolumeStore& store, const StoreQueueShape& shape, std::span<std::byte> buffers,
-              std::span<std::byte> memory, ReplyLane& replies, const EventLoop& loop,
+              std::span<std::byte> memory, std::span<VolumeLanes> lanes, const EventLoop& loop,
               StoreCounters& counters) noexcept;
 
-  // Takes a request from the lane. Sends it back through `replies` once it is done or granted, or
-  // its payload is copied into a buffer (kStored).
+  // Takes a request from a lane. Sends it back to its home's lane once it is done or granted, or its
+  // payload is copied into a buffer (kStored).
   void take(BlockRequest& request) noexcept;
 
   bool is_valid() const noexcept;
@@ -111,6 +111,7 @@ class StoreQueue {
     bool is_one_block() const noexcept { return whole_end < whole_begin; }
   };
 
+  void reply(BlockRequest& request) noexcept { lanes_[request.home].replies.push(request); }
   void pump() noexcept;
   BlockRequest& end_wait(List& list) noexcept;
   bool try_begin(BlockRequest& request) noexcept;
@@ -135,7 +136,7 @@ class StoreQueue {
   void set_levels() noexcept;
 
   VolumeStore* store_ = nullptr;
-  ReplyLane* replies_ = nullptr;
+  VolumeLanes* lanes_ = nullptr;     // by BlockRequest::home
   const EventLoop* loop_ = nullptr;  // tells the time
   StoreCounters* counters_ = nullptr;
   BufferArena arena_;

@@ -31,7 +31,7 @@ struct Parts {
 TEST_GROUP(BlockLimit) {
   uint64_t clock_ns = 1000 * kNsPerSecond;
   std::unique_ptr<Parts> parts = std::make_unique<Parts>();
-  RequestLane lane;
+  BlockLane lane;
   Volume volumes[2];
   std::unique_ptr<BlockLimit> of_volume, of_tenant, of_listener;
   std::vector<BlockRequest> requests = std::vector<BlockRequest>(kLaneItems);

@@ -43,6 +43,7 @@ TEST_GROUP(VolumeService) {
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
   EventLoop loop;  // tells the time
+  VolumeLanes ends[1];  // of the service
   VolumeService service;
 
   void setup() override {
@@ -51,7 +52,8 @@ TEST_GROUP(VolumeService) {
     requests = BlockRequestFifo::create(parts->request_lane.bytes, kLaneItems);
     replies = BlockRequestFifo::create(parts->reply_lane.bytes, kLaneItems);
     CHECK(parts->doorbell.create().ok());
-    service.create({requests, replies, &parts->doorbell, &loop});
+    ends[0] = {requests, {replies, &parts->doorbell}};
+    service.create(ends, loop);
   }
 
   BlockRequest request(nbd::Command command, uint64_t offset, uint32_t length) {
@@ -220,7 +222,7 @@ TEST(VolumeService, RingsOnlyWhenItHasReplied) {
 }
 
 TEST(VolumeService, ServesWithoutADoorbellOnTheSameShard) {
-  service.create({requests, replies, nullptr, &loop});
+  ends[0].replies.doorbell = nullptr;
   BlockRequest read = request(nbd::Command::kRead, 0, 1);
   POINTERS_EQUAL(&read, answer_to(read));
 }

@@ -36,6 +36,7 @@ class StoreQueueFixture : public Utest {
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
   EventLoop loop;  // tells the time
+  VolumeLanes ends[1];  // of the service
   VolumeService service;
   std::vector<std::span<std::byte>> memory;
   std::deque<Volume> volumes;
@@ -45,7 +46,8 @@ class StoreQueueFixture : public Utest {
   void setup() override {
     requests = BlockRequestFifo::create(lanes->requests, LaneMemory::kItems);
     replies = BlockRequestFifo::create(lanes->replies, LaneMemory::kItems);
-    service.create({requests, replies, nullptr, &loop});
+    ends[0] = {requests, {replies}};
+    service.create(ends, loop);
     store = &add_volume(4, kBytes);
     volume = &volumes.front();
     for (uint64_t i = 0; i < kBytes; ++i) {
@@ -67,8 +69,8 @@ class StoreQueueFixture : public Utest {
     added.store = std::move(made);
     added.counters = &lanes->counters;
     added.queue = std::make_unique<StoreQueue>();
-    added.queue->create(its_store, shape, buffers, zeroed(StoreQueue::bytes_for(shape)),
-                        service.replies(), loop, lanes->store_counters[volumes.size() - 1]);
+    added.queue->create(its_store, shape, buffers, zeroed(StoreQueue::bytes_for(shape)), ends, loop,
+                        lanes->store_counters[volumes.size() - 1]);
     return its_store;
   }
   // Maps pages: the heap may be so fragmented by other tests that no free block of 33 MiB is left.
