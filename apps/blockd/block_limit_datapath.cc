@@ -1,6 +1,7 @@
 #include "apps/blockd/block_limit_datapath.h"
 
 #include "apps/blockd/volume.h"
+#include "platform/assert.h"
 #include "platform/usdt.h"
 
 namespace bedplate {
@@ -35,7 +36,8 @@ void BlockLimit::go_on(BlockRequest& request, LimitKind passed) noexcept {
     return;
   }
   BP_USDT(request_queued, request.wire.cookie, request.step);
-  volume.requests->push(request);
+  BP_DCHECK(request.home < volume.behind_limits.size());
+  volume.behind_limits[request.home]->push(request);
 }
 
 void BlockLimit::admit(BlockRequest& request, BlockLimit* of_listener) noexcept {

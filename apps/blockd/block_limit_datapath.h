@@ -5,7 +5,7 @@
 //       of_listener                 a limit lets it pass, or keeps it in its queue,
 //       its volume's limit            and lets it go on to the next when its turn comes
 //       the limit of its volume's tenant
-//       the volume's lane           it is submitted
+//       Volume::behind_limits       it is submitted, or goes back to the shard of its connection
 //
 // All requests of a connection have the same limits, and each limit keeps their order: so reads
 // reach the volume in the order of their arrival, and writes do. A read may overtake a write that
@@ -14,7 +14,7 @@
 // READ and BLOCK_STATUS count as reads, all other requests as writes. The bytes are those of the
 // payloads, as in RequestCounters: FLUSH, TRIM, WRITE_ZEROES and BLOCK_STATUS have none.
 //
-// Threads: the shard of the connections. Nothing is allocated.
+// Threads: the shard of the limits, the first one of connections. Nothing is allocated.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ enum class LimitKind : uint8_t { kVolume, kTenant, kListener };
 
 class BlockLimit : public RequestLimit {
  public:
-  // Requires: `loop` is that of the connections, and has RequestLimit::kTimerCount timers for it.
+  // Requires: `loop` is that of the limits, and has RequestLimit::kTimerCount timers for it.
   // Ownership: both outlive this object.
   BlockLimit(LimitKind kind, EventLoop& loop, LimitCounters& counters) noexcept
       : RequestLimit(loop, counters, &BlockLimit::let_go, this), kind_(kind) {}
@@ -39,12 +39,13 @@ class BlockLimit : public RequestLimit {
   // listener of its client has no limit.
   static void admit(BlockRequest& request, BlockLimit* of_listener) noexcept;
 
-  // Takes the requests of a connection out of the queues, and calls `removed(request)` for each.
-  template <typename Removed>
-  void remove(const nbd::Connection& connection, Removed&& removed) noexcept {
+  // Takes the requests for which `is_meant(request)` is true out of the queues, and calls
+  // `removed(request)` for each.
+  template <typename IsMeant, typename Removed>
+  void remove(IsMeant&& is_meant, Removed&& removed) noexcept {
     RequestLimit::remove(
-        [&connection](const RateWaiter& each) {
-          return static_cast<const BlockRequest&>(each).connection == &connection;
+        [&is_meant](const RateWaiter& each) {
+          return is_meant(static_cast<const BlockRequest&>(each));
         },
         [&removed](RateWaiter& each) { removed(static_cast<BlockRequest&>(each)); });
   }

@@ -1,5 +1,7 @@
 #include "apps/blockd/block_limits.h"
 
+#include <atomic>
+
 #include "apps/blockd/nbd_connection_datapath.h"
 #include "platform/assert.h"
 
@@ -17,7 +19,18 @@ void BlockLimits::create(const std::vector<LimitPlan>& plans,
 
 void BlockLimits::drop_requests_of(nbd::Connection& connection) noexcept {
   const auto drop = [&connection](BlockRequest& request) { connection.request_dropped(request); };
-  for (BlockLimit& each : limits_) each.remove(connection, drop);
+  const auto is_its = [&connection](const BlockRequest& request) {
+    return request.connection == &connection;
+  };
+  for (BlockLimit& each : limits_) each.remove(is_its, drop);
+}
+
+void BlockLimits::give_back_left(uint8_t home, BlockLane& lane) noexcept {
+  const auto has_left = [home](const BlockRequest& request) {
+    return request.home == home && request.connection->has_left.load(std::memory_order_relaxed);
+  };
+  const auto give_back = [&lane](BlockRequest& request) { lane.push(request); };
+  for (BlockLimit& each : limits_) each.remove(has_left, give_back);
 }
 
 }  // namespace bedplate

@@ -94,13 +94,31 @@ void BlockService::set_read_only(ControlCall& call) noexcept {
     return;
   }
   const auto set = [](void* self, ControlCall& there) noexcept {
-    BlockServer& server = static_cast<BlockService*>(self)->server_;
-    const size_t index = *server.find_volume(there.text("volume"));
-    server.set_read_only(index, there.boolean("on"));
-    there.result().begin_object().key("volume").text(there.text("volume")).key("read_only");
-    there.result().boolean(server.is_read_only(index)).end_object();
+    auto& service = *static_cast<BlockService*>(self);
+    if (there.page() == 0) {
+      BlockServer& server = service.server_;
+      const size_t index = *server.find_volume(there.text("volume"));
+      server.set_read_only(index, there.boolean("on"));
+      there.result().begin_object().key("volume").text(there.text("volume")).key("read_only");
+      there.result().boolean(server.is_read_only(index));
+    }
+    service.end_on_each_shard(there);
   };
-  call.go_on(server_.connections_loop(), set, this);
+  call.go_on(server_.connections(static_cast<uint32_t>(call.page())).loop(), set, this);
+}
+
+// Ends the answer to a call that changes a fact of all shards of connections. Page 0 was made on
+// the first of them, which has told the others. Each further page is made on the next shard, which
+// has followed before, and is named in the answer.
+void BlockService::end_on_each_shard(ControlCall& there) const noexcept {
+  const size_t count = connections_names_.size();
+  if (count > 1) {
+    if (there.page() == 0) there.result().key("shards").begin_array();
+    there.result().text(connections_names_[there.page()]);
+    if (there.page() + 1 < count) return there.more(there.page() + 1);
+    there.result().end_array();
+  }
+  there.result().end_object();
 }
 
 void BlockService::hold_volume(ControlCall& call) noexcept {
@@ -127,11 +145,14 @@ void BlockService::hold_volume(ControlCall& call) noexcept {
 
 void BlockService::set_listening(ControlCall& call) noexcept {
   const auto set = [](void* self, ControlCall& there) noexcept {
-    BlockServer& server = static_cast<BlockService*>(self)->server_;
-    server.set_accepting(there.boolean("on"));
-    there.result().begin_object().key("listening").boolean(server.is_accepting()).end_object();
+    auto& service = *static_cast<BlockService*>(self);
+    if (there.page() == 0) {
+      service.server_.set_accepting(there.boolean("on"));
+      there.result().begin_object().key("listening").boolean(service.server_.is_accepting());
+    }
+    service.end_on_each_shard(there);
   };
-  call.go_on(server_.connections_loop(), set, this);
+  call.go_on(server_.connections(static_cast<uint32_t>(call.page())).loop(), set, this);
 }
 
 }  // namespace bedplate

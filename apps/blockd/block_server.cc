@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <memory>
-#include <new>
 
 #include "platform/assert.h"
 #include "platform/short_name.h"
@@ -13,14 +11,9 @@ namespace {
 
 constexpr uint64_t kDiscardBytes = 64 * kKiB;
 
-// Every request may be in one lane at the same time, so a push can never fail.
+// Every request of a shard may be in one lane at the same time, so a push can never fail.
 uint64_t lane_capacity(const BlockServerOptions& options) noexcept {
-  return std::bit_ceil(uint64_t{options.max_connections} * options.requests_per_connection);
-}
-
-uint64_t connection_stride(const BlockServerOptions& options) noexcept {
-  return align_up(sizeof(nbd::Connection), kCacheLineBytes) +
-         align_up(options.requests_per_connection * sizeof(BlockRequest), kCacheLineBytes);
+  return std::bit_ceil(uint64_t{connections_of_each(options)} * options.requests_per_connection);
 }
 
 OwnerName volume_owner(const BlockServerOptions& options, size_t index) {
@@ -39,22 +32,37 @@ struct ServerCarves {
   CarvePlan discard;
 };
 
-ServerCarves carves_of(const BlockServerOptions& options) {
-  return {{"connections:blockd", options.max_connections * connection_stride(options)},
-          {"buffers:blockd.discard", kDiscardBytes}};
+// `shard`, here and below: the number of the shard among those of the connections. The names of the
+// first are those of a server on one shard.
+ServerCarves carves_of(const BlockServerOptions& options, uint32_t shard) {
+  const std::string number = shard == 0 ? "" : "-" + std::to_string(shard);
+  const uint64_t bytes = connections_of_each(options) *
+                         BlockConnections::stride_bytes(options.requests_per_connection);
+  return {{OwnerName("connections" + number, "blockd"), bytes},
+          {OwnerName("buffers", "blockd.discard" + number), kDiscardBytes}};
 }
 
-// The two lanes of a shard that has volumes.
+// Two lanes between two shards.
 struct LaneCarves {
-  CarvePlan requests;
-  CarvePlan replies;
+  CarvePlan there;
+  CarvePlan back;
 };
 
-LaneCarves lanes_of(const BlockServerOptions& options, uint32_t shard) {
+// Those to a shard that has volumes, by its number.
+LaneCarves lanes_of(const BlockServerOptions& options, uint32_t shard, uint32_t volumes) {
   const uint64_t lane_bytes = BlockRequestFifo::bytes_for(lane_capacity(options));
-  const std::string number = std::to_string(shard);
+  const std::string number =
+      (shard == 0 ? "" : std::to_string(shard) + "-") + std::to_string(volumes);
   return {{OwnerName("fifo", "blockd.requests-" + number), lane_bytes},
           {OwnerName("fifo", "blockd.replies-" + number), lane_bytes}};
+}
+
+// Those to the limits. Requires: `shard` is not theirs, the first one.
+LaneCarves limit_lanes_of(const BlockServerOptions& options, uint32_t shard) {
+  const uint64_t lane_bytes = BlockRequestFifo::bytes_for(lane_capacity(options));
+  const std::string number = std::to_string(shard);
+  return {{OwnerName("fifo", "blockd.limited-" + number), lane_bytes},
+          {OwnerName("fifo", "blockd.passed-" + number), lane_bytes}};
 }
 
 uint32_t volume_shard_count(const BlockServerOptions& options) noexcept {
@@ -63,6 +71,18 @@ uint32_t volume_shard_count(const BlockServerOptions& options) noexcept {
     count = std::max(count, volume.shard + 1);
   }
   return count;
+}
+
+// The segment among `requests` on the node of `placement`; it is added if there is none. A pool has
+// few segments.
+SegmentRequest& segment_near(const Placement& placement, std::vector<SegmentRequest>& requests) {
+  for (SegmentRequest& each : requests) {
+    if (each.placement.node == placement.node) return each;
+  }
+  const OwnerName owner = requests.empty()
+                              ? OwnerName(kSegmentOwner)
+                              : OwnerName("node-" + std::to_string(placement.node), kSegmentOwner);
+  return requests.emplace_back(SegmentRequest{owner, {}, placement});
 }
 
 }  // namespace
@@ -75,14 +95,27 @@ std::string short_limit_name(const BlockServerOptions& options, size_t index) {
   return short_name(options.limits[index].name, index);
 }
 
+uint32_t connections_of_each(const BlockServerOptions& options) noexcept {
+  const auto shard_count = static_cast<uint32_t>(options.placements.size());
+  return (options.max_connections + shard_count - 1) / shard_count;
+}
+
 std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options) {
-  const ServerCarves carves = carves_of(options);
   std::vector<SegmentRequest> requests;
-  requests.push_back({kSegmentOwner, {carves.connections, carves.discard}, options.placement});
-  for (uint32_t i = 0; i < volume_shard_count(options); ++i) {
-    const LaneCarves lanes = lanes_of(options, i);
-    requests.back().carves.push_back(lanes.requests);
-    requests.back().carves.push_back(lanes.replies);
+  for (uint32_t shard = 0; shard < options.placements.size(); ++shard) {
+    std::vector<CarvePlan>& carves = segment_near(options.placements[shard], requests).carves;
+    const ServerCarves its = carves_of(options, shard);
+    carves.push_back(its.connections);
+    carves.push_back(its.discard);
+    for (uint32_t i = 0; i < volume_shard_count(options); ++i) {
+      const LaneCarves lanes = lanes_of(options, shard, i);
+      carves.push_back(lanes.there);
+      carves.push_back(lanes.back);
+    }
+    if (shard == 0) continue;
+    const LaneCarves lanes = limit_lanes_of(options, shard);
+    carves.push_back(lanes.there);
+    carves.push_back(lanes.back);
   }
   for (size_t i = 0; i < options.volumes.size(); ++i) {
     const OwnerName owner = volume_owner(options, i);
@@ -100,44 +133,65 @@ std::vector<SegmentRequest> plan_block_server(const BlockServerOptions& options)
 }
 
 Result<void> BlockServer::take_memory(const Carve& carve) {
-  const ServerCarves carves = carves_of(options_);
-  BP_TRY_ASSIGN(const auto connections, carve(carves.connections.owner));
-  BP_TRY_ASSIGN(const auto discard, carve(carves.discard.owner));
-  connection_memory_ = connections;
-  environment_.discard_memory = discard;
+  for (uint32_t shard = 0; shard < planned_count(); ++shard) {
+    const ServerCarves carves = carves_of(options_, shard);
+    BP_TRY_ASSIGN(const auto connections, carve(carves.connections.owner));
+    BP_TRY_ASSIGN(const auto discard, carve(carves.discard.owner));
+    memory_.push_back({connections, discard});
+  }
   return {};
 }
 
 Result<void> BlockServer::make_shards(const Carve& carve) {
   BP_ASSERT(wiring_.volume_loops.size() == volume_shard_count(options_));
+  lanes_.resize(planned_count());
   for (EventLoop* loop : wiring_.volume_loops) {
     const auto number = static_cast<uint32_t>(shards_.size());
-    const LaneCarves lanes = lanes_of(options_, number);
-    BP_TRY_ASSIGN(const auto requests, carve(lanes.requests.owner));
-    BP_TRY_ASSIGN(const auto replies, carve(lanes.replies.owner));
-    const bool is_own = loop == wiring_.connections_loop;
     VolumeShard& shard = shards_.emplace_back(*this, number);
-    shard.requests.fifo = BlockRequestFifo::create(requests, lane_capacity(options_));
-    shard.requests.doorbell = is_own ? nullptr : &loop->doorbell();
-    shard.replies = BlockRequestFifo::create(replies, lane_capacity(options_));
-    Doorbell* const doorbell = is_own ? nullptr : &wiring_.connections_loop->doorbell();
-    shard.lanes[0] = {shard.requests.fifo, {shard.replies, doorbell}};
+    for (uint32_t i = 0; i < planned_count(); ++i) {
+      const LaneCarves carves = lanes_of(options_, i, number);
+      BP_TRY_ASSIGN(const auto there_memory, carve(carves.there.owner));
+      BP_TRY_ASSIGN(const auto back_memory, carve(carves.back.owner));
+      auto* const there = BlockRequestFifo::create(there_memory, lane_capacity(options_));
+      auto* const back = BlockRequestFifo::create(back_memory, lane_capacity(options_));
+      EventLoop* const connections_loop = wiring_.connections[i].loop;
+      const bool crosses = loop != connections_loop;
+      lanes_[i].push_back({{there, crosses ? &loop->doorbell() : nullptr}, back});
+      shard.lanes.push_back({there, {back, crosses ? &connections_loop->doorbell() : nullptr}});
+    }
     shard.service.create(shard.lanes, *loop);
+  }
+  return {};
+}
+
+Result<void> BlockServer::make_far_limits(const Carve& carve) {
+  for (uint32_t shard = 1; shard < planned_count(); ++shard) {
+    const LaneCarves carves = limit_lanes_of(options_, shard);
+    BP_TRY_ASSIGN(const auto there, carve(carves.there.owner));
+    BP_TRY_ASSIGN(const auto back, carve(carves.back.owner));
+    far_limits_.push_back(std::make_unique<FarLimits>());
+    far_limits_.back()->create({.home = static_cast<uint8_t>(shard),
+                                .limits = &limits_,
+                                .limits_loop = wiring_.connections[0].loop,
+                                .connections_loop = wiring_.connections[shard].loop,
+                                .there = BlockRequestFifo::create(there, lane_capacity(options_)),
+                                .back = BlockRequestFifo::create(back, lane_capacity(options_))});
   }
   return {};
 }
 
 Result<void> BlockServer::add_volumes(const Carve& carve, const OpenVolume& open_volume) {
   volumes_ = std::vector<Volume>(options_.volumes.size());
-  exports_.resize(volumes_.size());
   for (size_t i = 0; i < volumes_.size(); ++i) {
     const VolumePlan& plan = options_.volumes[i];
     Volume& volume = volumes_[i];
     VolumeShard& shard = shards_[plan.shard];
     volume.plan = &plan;
-    volume.requests = &shard.requests;
+    volume.is_read_only = plan.read_only;
     volume.limit = limits_.find(LimitKind::kVolume, plan.name);
     volume.tenant_limit = limits_.find(LimitKind::kTenant, plan.tenant);
+    volume.behind_limits.push_back(&lanes_[0][plan.shard].requests);
+    for (const auto& far : far_limits_) volume.behind_limits.push_back(&far->back());
     BP_TRY(open_volume(i, volume));
     BP_TRY_ASSIGN(const auto memory, carve(volume_owner(options_, i)));
     if (plan.queue.has_value()) {
@@ -148,92 +202,62 @@ Result<void> BlockServer::add_volumes(const Carve& carve, const OpenVolume& open
     } else {
       volume.store = std::make_unique<MemoryStore>(memory.data(), plan.bytes);
     }
-    exports_[i] = {plan.name, volume.store->bytes(), plan.read_only};
-    volume.exported = &exports_[i];
   }
   return {};
 }
 
-void BlockServer::make_connections() noexcept {
-  connection_stride_bytes_ = connection_stride(options_);
-  for (uint32_t i = options_.max_connections; i-- > 0;) {
-    std::byte* memory = connection_memory_.data() + i * connection_stride_bytes_;
-    auto* slots = reinterpret_cast<BlockRequest*>(
-        memory + align_up(sizeof(nbd::Connection), kCacheLineBytes));
-    for (uint32_t k = 0; k < options_.requests_per_connection; ++k) new (&slots[k]) BlockRequest;
-    StreamLayer* const tls = wiring_.tls == nullptr ? nullptr : &wiring_.tls->make();
-    auto* connection =
-        new (memory) nbd::Connection(environment_, {slots, options_.requests_per_connection}, tls);
-    free_.push(*connection);
+void BlockServer::make_connections() {
+  for (uint32_t i = 0; i < planned_count(); ++i) {
+    if (i > 0) more_.push_back(std::make_unique<BlockConnections>());
+    connections(i).create({.number = static_cast<uint8_t>(i),
+                           .connection_count = connections_of_each(options_),
+                           .requests_per_connection = options_.requests_per_connection,
+                           .handshake_timeout_ns = options_.handshake_timeout_ns,
+                           .client_timeout_ns = options_.client_timeout_ns,
+                           .memory = memory_[i].connections,
+                           .discard_memory = memory_[i].discard,
+                           .volumes = volumes_,
+                           .lanes = lanes_[i],
+                           .state = &state_,
+                           .limits = &limits_,
+                           .far_limits = i == 0 ? nullptr : far_limits_[i - 1].get()},
+                          wiring_.connections[i]);
+    if (i > 0) connections(i - 1).join(connections(i));
   }
-}
-
-// The terms of a listener are its limit.
-void BlockServer::make_acceptor() noexcept {
-  nbd::ConnectionCounters& counters = *wiring_.connection_counters;
-  acceptor_.create({.loop = wiring_.connections_loop,
-                    .sockets = wiring_.sockets,
-                    .counters = &counters,
-                    .turned_away = &counters.connections_turned_away,
-                    .layers = wiring_.tls,
-                    .silence_ns_max = options_.client_timeout_ns,
-                    .take =
-                        [](void* self, const AcceptedClient& client) noexcept {
-                          return static_cast<BlockServer*>(self)->take(client);
-                        },
-                    .drain = [](void* self) noexcept { static_cast<BlockServer*>(self)->drain(); },
-                    .context = this});
 }
 
 Result<void> BlockServer::create(const Carve& carve, const OpenVolume& open_volume,
                                  const BlockServerOptions& options,
                                  const BlockServerWiring& wiring) {
+  BP_ASSERT(!options.placements.empty() && options.placements.size() <= kConnectionShardsMax);
+  BP_ASSERT(wiring.connections.size() == options.placements.size());
   options_ = options;
   wiring_ = wiring;
   BP_TRY(take_memory(carve));
   BP_TRY(make_shards(carve));
-  limits_.create(options_.limits, wiring_.limit_counters, *wiring_.connections_loop);
+  limits_.create(options_.limits, wiring_.limit_counters, *wiring_.connections[0].loop);
+  state_.are_limits_on = limits_.are_on();
+  BP_TRY(make_far_limits(carve));
   BP_TRY(add_volumes(carve, open_volume));
-  environment_.server = this;
-  environment_.lingering = &lingering_;
-  environment_.sockets = wiring_.sockets;
-  environment_.loop = wiring_.connections_loop;
-  environment_.counters = wiring_.connection_counters;
-  environment_.exports = exports_;
-  environment_.volumes = volumes_;
-  environment_.trace = wiring_.trace;
-  environment_.limits = limits_.are_on() ? &limits_ : nullptr;
   make_connections();
-  make_acceptor();
-  const auto overdue = [](void*, Limited& late) noexcept {
-    static_cast<nbd::Connection&>(late).overdue();
-  };
-  EventLoop& loop = *wiring_.connections_loop;
-  negotiations_.create(loop, options_.handshake_timeout_ns, overdue, nullptr);
-  lingering_.create(loop, overdue, nullptr);
   return {};
-}
-
-bool BlockServer::is_valid() const noexcept {
-  uint32_t marked_count = 0;
-  for (const nbd::Connection* each = first_marked_; each != nullptr; each = each->next_marked) {
-    if (!each->is_marked || each->is_closed()) return false;
-    if (++marked_count > options_.max_connections) return false;
-  }
-  uint32_t open_count = 0;
-  for (uint32_t i = 0; i < options_.max_connections; ++i) {
-    open_count += connection(i).is_closed() ? 0 : 1;
-    marked_count -= connection(i).is_marked ? 1 : 0;
-  }
-  return marked_count == 0 && acceptor_.is_valid() && open_count == acceptor_.open_count() &&
-         free_.has_just(options_.max_connections - open_count,
-                        [](const nbd::Connection& one) { return one.is_closed(); });
 }
 
 // Releases requests that are held or wait for a limit, so that they are answered, too.
 void BlockServer::request_drain() noexcept {
-  acceptor_.request_drain();
+  for (uint32_t i = 0; i < connections_count(); ++i) connections(i).request_drain();
   for (VolumeShard& shard : shards_) wiring_.volume_loops[shard.number]->submit(shard.release_call);
+}
+
+// A shard is not drained while a client is on its way from it, so none is between two shards once
+// all are drained.
+bool BlockServer::is_drained() const noexcept {
+  return first_.is_drained() && std::all_of(more_.begin(), more_.end(),
+                                            [](const auto& each) { return each->is_drained(); });
+}
+
+void BlockServer::end() noexcept {
+  for (uint32_t i = 0; i < connections_count(); ++i) connections(i).end();
 }
 
 void BlockServer::VolumeShard::release_held(void* shard) noexcept {
@@ -251,107 +275,38 @@ std::optional<size_t> BlockServer::find_volume(std::string_view name) const noex
   return {};
 }
 
+void BlockServer::follow_all() noexcept {
+  first_.follow();
+  for (const auto& each : more_) each->request_follow();
+}
+
 void BlockServer::set_read_only(size_t volume, bool is_read_only) noexcept {
-  BP_ASSERT(is_own_thread() && volume < volumes_.size());
-  volumes_[volume].exported->read_only = is_read_only;
-  for (uint32_t i = 0; i < options_.max_connections; ++i) {
-    if (!connection(i).is_closed()) connection(i).set_read_only(volumes_[volume], is_read_only);
-  }
+  BP_ASSERT(connections_loop().is_own_thread() && volume < volumes_.size());
+  volumes_[volume].is_read_only.store(is_read_only, std::memory_order_relaxed);
+  follow_all();
+}
+
+void BlockServer::set_accepting(bool is_accepting) noexcept {
+  BP_ASSERT(connections_loop().is_own_thread());
+  state_.is_accepting.store(is_accepting, std::memory_order_relaxed);
+  follow_all();
 }
 
 void BlockServer::set_limit(RequestLimit& limit, const LimitRates& rates) noexcept {
-  BP_ASSERT(is_own_thread() && !acceptor_.is_draining());
+  BP_ASSERT(connections_loop().is_own_thread() && !first_.is_draining());
   limit.set(rates);
-  environment_.limits = limits_.are_on() ? &limits_ : nullptr;
+  state_.are_limits_on.store(limits_.are_on(), std::memory_order_relaxed);
+  follow_all();
 }
 
-// The acceptor drains, and has stopped listening.
-void BlockServer::drain() noexcept {
-  BP_DCHECK_SLOW(is_valid());
-  limits_.end();
-  environment_.limits = nullptr;
-  for (uint32_t i = 0; i < options_.max_connections; ++i) {
-    if (!connection(i).is_closed()) connection(i).finish();
+void BlockServer::add_up_counters() noexcept {
+  if (more_.empty()) return;
+  for (size_t i = 0; i < volumes_.size(); ++i) {
+    const auto part = [this, i](uint32_t shard) -> const VolumeRequestCounters& {
+      return *wiring_.connections[shard].volumes[i];
+    };
+    add_up(planned_count(), part, volumes_[i].counters->requests);
   }
-}
-
-AcceptOutcome BlockServer::take(const AcceptedClient& client) noexcept {
-  // A volume may have grown; connected clients keep the old size.
-  for (Volume& volume : volumes_) volume.exported->bytes = volume.store->bytes();
-  nbd::Connection* const connection = free_.first();
-  if (connection == nullptr) return AcceptOutcome::kNoPlace;
-  auto* const limit = static_cast<BlockLimit*>(client.terms);
-  if (connection->open(client.fd, client.layer_use, limit) != 0) return AcceptOutcome::kTurnedAway;
-  BP_DCHECK(!connection->is_closed());
-  free_.pop();
-  acceptor_.opened();
-  negotiations_.begin(*connection);
-  return AcceptOutcome::kTaken;
-}
-
-void BlockServer::handshake_done(nbd::Connection& connection) noexcept {
-  BP_DCHECK(is_own_thread());
-  negotiations_.end(connection);
-}
-
-void BlockServer::submit(BlockRequest& request) noexcept {
-  BP_DCHECK(is_own_thread() && request.connection != nullptr);
-  request.volume->requests->push(request);
-}
-
-void BlockServer::mark(nbd::Connection& connection) noexcept {
-  BP_DCHECK(is_own_thread() && !connection.is_closed());
-  if (connection.is_marked) return;
-  connection.is_marked = true;
-  connection.next_marked = first_marked_;
-  first_marked_ = &connection;
-}
-
-// Reads the clock once for all answers. Requests that are taken next begin at this time at the
-// earliest, even if they were in the socket before.
-uint32_t BlockServer::flush_marked() noexcept {
-  uint32_t count = 0;
-  bool has_looked = false;
-  while (first_marked_ != nullptr) {
-    nbd::Connection& connection = *first_marked_;
-    first_marked_ = connection.next_marked;
-    connection.is_marked = false;
-    if (!has_looked && connection.has_answers()) {
-      wiring_.connections_loop->look_at_clock();
-      has_looked = true;
-    }
-    BP_DCHECK(!connection.is_closed());
-    connection.flush();
-    ++count;
-    if (!connection.is_closed()) continue;
-    free_.push(connection);
-    acceptor_.closed();
-  }
-  return count;
-}
-
-// Each shard has its share of the budget, so no shard waits for another shard's answers.
-uint32_t BlockServer::take_replies(uint32_t budget) noexcept {
-  const auto shard_count = static_cast<uint32_t>(shards_.size());
-  const uint32_t part = std::max(std::min(budget, kReplyBudget) / shard_count, 1U);
-  size_t total = 0;
-  for (VolumeShard& shard : shards_) {
-    BlockRequest* batch[kReplyBudget];
-    const size_t count = shard.replies->pop_batch({batch, part});
-    for (size_t i = 0; i < count; ++i) batch[i]->connection->request_returned(*batch[i]);
-    total += count;
-  }
-  return static_cast<uint32_t>(total);
-}
-
-uint32_t BlockServer::poll(uint32_t budget) noexcept {
-  BP_DCHECK(is_own_thread());
-  BP_KEEPS_VALID(*this);
-  const uint32_t count = take_replies(budget);
-  const uint32_t flushed = flush_marked();
-  // One ring for all requests that the sockets and this poll have submitted.
-  for (VolumeShard& shard : shards_) shard.requests.ring();
-  return count + flushed;
 }
 
 }  // namespace bedplate

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -9,11 +10,14 @@
 #include "apps/blockd/stores/file_store.h"
 #include "apps/blockd/volume_shards.h"
 #include "apps/boot/service_context.h"
+#include "apps/configuration/configuration.h"
 #include "apps/services/service_plan.h"
+#include "apps/services/shard_counters.h"
 #include "pinned_pool/layout.h"
 #include "platform/clock.h"
 #include "platform/log.h"
 #include "platform/numa.h"
+#include "transport/sockets/client_moves.h"
 #include "transport/tls/tls_credentials.h"
 
 namespace bedplate {
@@ -58,6 +62,40 @@ std::string key_of(const VolumeSettings& volume) {
   return std::string(key) + " of volume " + volume.name;
 }
 
+static_assert(kShardCountMax <= BlockServer::kConnectionShardsMax);
+
+// The counters of a volume's requests on one of several shards of connections.
+constexpr const char* kVolumeParts = "volume_requests";
+std::string part_of_volume(const std::string& volume, size_t shard) {
+  return volume + "@" + std::to_string(shard);
+}
+
+// The counters of connections. Peaks of several shards do not add up to that of one connection, so
+// the sum measures no key then.
+CounterDescriptions connection_counters(size_t shard_count) {
+  const CounterDescriptions described = described_counters<nbd::ConnectionCounters>();
+  if (shard_count == 1) return described;
+  std::vector<CounterDescription> all(described.begin(), described.end());
+  for (CounterDescription& each : all) {
+    if (each.name == "requests_peak") each.measure = {};
+  }
+  return all;
+}
+
+// The address of a listening socket on the shard number `shard` of the connections: the first has
+// all sockets, another one those of TCP addresses.
+std::string address_on(size_t shard, const std::vector<SocketAddress>& addresses, size_t socket,
+                       size_t socket_count) {
+  if (shard == 0) return address_of_socket(addresses, socket, socket_count).text();
+  std::vector<SocketAddress> own;
+  for (const SocketAddress& each : addresses) {
+    const bool is_tcp =
+        each.kind == SocketAddress::Kind::kTcp4 || each.kind == SocketAddress::Kind::kTcp6;
+    if (is_tcp) own.push_back(each);
+  }
+  return own[socket].text();
+}
+
 // The set of a limit's counters.
 const char* counters_of(LimitKind kind) {
   constexpr const char* kSets[] = {"volume_limits", "tenant_limits", "listener_limits"};
@@ -82,7 +120,10 @@ std::vector<uint32_t> BlockService::volume_shards(ServicePlan& plan) const {
 
 BlockServerOptions BlockService::options(ServicePlan& plan) const {
   BlockServerOptions options;
-  options.placement = plan.placement(settings_.connections_shard);
+  options.placements.clear();
+  for (const uint32_t shard : settings_.shards_of_connections()) {
+    options.placements.push_back(plan.placement(shard));
+  }
   const std::vector<uint32_t> shards = volume_shards(plan);
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
     const VolumeSettings& volume = settings_.volumes[i];
@@ -157,16 +198,8 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   for (const SegmentRequest& request : plan_block_server(options_)) {
     plan.segment(request.owner, request.carves, request.placement);
   }
-  const uint32_t shard = settings_.connections_shard;
-  plan.connections(shard, settings_.max_connections, "max_connections");
-  plan.timers(shard, BlockLimits::timer_count(options_.limits));
-  plan.sources(shard, 1);
+  plan_connections(plan);
   for (const uint32_t each : volume_shards_) plan.sources(each, 1);
-  plan.counters<nbd::ConnectionCounters>("connections");
-  plan.tls(shard, settings_.max_connections, settings_.tls,
-           {.heap_owner = TlsCredentials::kHeapOwner,
-            .handshake_ns_max = 0});  // a part of the negotiation, whose time is limited
-  plan.listen("listen", settings_.listen, settings_.image_listen);
   for (size_t i = 0; i < options_.limits.size(); ++i) {
     plan.counters<LimitCounters>(counters_of(options_.limits[i].kind),
                                  short_limit_name(options_, i));
@@ -198,6 +231,48 @@ Result<void> BlockService::plan(ServicePlan& plan) {
   plan.module("rbd");
   plan.image_file(settings_.ceph.keyring);
   return {};
+}
+
+// Plans the needs of the shards of connections, and of the limits on the first of them.
+void BlockService::plan_connections(ServicePlan& plan) const {
+  const std::vector<uint32_t> shards = settings_.shards_of_connections();
+  const uint32_t count = connections_of_each(options_);
+  const bool are_several = shards.size() > 1;
+  const CounterDescriptions described = connection_counters(shards.size());
+  plan.timers(shards.front(), BlockLimits::timer_count(options_.limits));
+  plan.sources(shards.front(), static_cast<uint32_t>(shards.size() - 1));  // FarLimits
+  const std::vector<ShardSettings>& all = plan.configuration().shards;
+  for (const uint32_t shard : shards) {
+    const std::string name = shard < all.size() ? all[shard].name : "";
+    plan.connections(shard, count, "max_connections");
+    plan.sources(shard, 1);
+    plan.counters(on_shard({.owner = this->name(),
+                            .name = "connections",
+                            .instance = "",
+                            .bytes = sizeof(nbd::ConnectionCounters),
+                            .counters = described},
+                           name, shards.size()));
+    // The handshake is a part of the negotiation, whose time is limited.
+    plan.tls(shard, count, settings_.tls,
+             {.heap_owner = TlsCredentials::kHeapOwner,
+              .counters = are_several ? name : "",
+              .handshake_ns_max = 0,
+              .are_summed = are_several});
+    if (are_several) plan.descriptors(ClientMoves::kSlotCount, nullptr);
+  }
+  plan.listen("listen", settings_.listen, settings_.image_listen, {.shards = shards});
+  if (!are_several) return;
+  plan.shard_counters<MoveCounters>("moves", shards);
+  plan.shard_counters<nbd::LaneCounters>("lanes", shards);
+  for (size_t i = 0; i < options_.volumes.size(); ++i) {
+    const std::string volume = short_volume_name(options_, i);
+    for (size_t k = 0; k < shards.size(); ++k) {
+      plan.counters<VolumeRequestCounters>(kVolumeParts, part_of_volume(volume, k));
+    }
+  }
+  const uint64_t door_bytes = sizeof(VolumeDoor) + sizeof(nbd::ExportInfo);
+  plan.heap(shards.size() * (sizeof(BlockConnections) + sizeof(FarLimits) + sizeof(ClientMoves) +
+                             kKiB + options_.volumes.size() * door_bytes));
 }
 
 void BlockService::plan_trace(ServicePlan& plan) const {
@@ -264,10 +339,47 @@ Result<void> BlockService::open_volume(ServiceContext& context, size_t volume_in
   return {};
 }
 
+// The objects of the shard number `number` of the connections.
+Result<ConnectionsWiring> BlockService::wire_connections(ServiceContext& context, size_t number) {
+  const std::vector<uint32_t>& shards = connections_shards_;
+  const uint32_t shard = shards[number];
+  ConnectionsWiring made = {.loop = &context.loop(shard), .sockets = &context.sockets(shard)};
+  BP_TRY_ASSIGN(made.counters,
+                context.shard_counters<nbd::ConnectionCounters>("connections", shard));
+  BP_TRY_ASSIGN(made.trace, context.trace(shard));
+  BP_TRY_ASSIGN(made.tls, context.tls(shard));
+  if (shards.size() == 1) return made;
+  BP_TRY_ASSIGN(made.moves, context.shard_counters<MoveCounters>("moves", shard));
+  BP_TRY_ASSIGN(made.lanes, context.shard_counters<nbd::LaneCounters>("lanes", shard));
+  for (size_t i = 0; i < options_.volumes.size(); ++i) {
+    const std::string part = part_of_volume(short_volume_name(options_, i), number);
+    BP_TRY_ASSIGN(const auto counters, context.counters<VolumeRequestCounters>(kVolumeParts, part));
+    made.volumes.push_back(counters);
+  }
+  return made;
+}
+
+// Adds the sources of the shards of connections, and their listeners.
+Result<void> BlockService::add_connections(ServiceContext& context) {
+  const std::vector<uint32_t>& shards = connections_shards_;
+  const std::vector<SocketAddress>& all = addresses(context.configuration());
+  for (uint32_t i = 1; i < shards.size(); ++i) {
+    BP_TRY(context.add_source(shards[0], server_.far_limits(i), FarLimits::kBudget));
+  }
+  for (uint32_t i = 0; i < shards.size(); ++i) {
+    BlockConnections& connections = server_.connections(i);
+    BP_TRY(context.add_source(shards[i], connections, BlockConnections::kReplyBudget));
+    BP_TRY_ASSIGN(const auto listeners, context.listeners("listen", shards[i]));
+    for (size_t k = 0; k < listeners.size(); ++k) {
+      const std::string address = address_on(i, all, k, listeners.size());
+      connections.add_listener(listeners[k].number(),
+                               server_.limits().find(LimitKind::kListener, address));
+    }
+  }
+  return {};
+}
+
 Result<void> BlockService::create(ServiceContext& context) {
-  const uint32_t connections = settings_.connections_shard;
-  BP_TRY_ASSIGN(const auto connection_counters,
-                context.counters<nbd::ConnectionCounters>("connections"));
   BP_TRY(drives_.create(context));
   std::vector<uint32_t> shards;
   for (size_t i = 0; i < settings_.volumes.size(); ++i) {
@@ -276,10 +388,13 @@ Result<void> BlockService::create(ServiceContext& context) {
                                       : volume_shards_[options_.volumes[i].shard]);
   }
   assign_shards(context.configuration(), shards);
-  BlockServerWiring wiring = {.connections_loop = &context.loop(connections),
-                              .sockets = &context.sockets(connections),
-                              .connection_counters = connection_counters};
-  BP_TRY_ASSIGN(wiring.trace, context.trace(connections));
+  BlockServerWiring wiring;
+  connections_shards_ = settings_.shards_of_connections();
+  for (size_t i = 0; i < connections_shards_.size(); ++i) {
+    connections_names_.push_back(context.configuration().shards[connections_shards_[i]].name);
+    BP_TRY_ASSIGN(auto connections, wire_connections(context, i));
+    wiring.connections.push_back(std::move(connections));
+  }
   for (size_t i = 0; i < options_.limits.size(); ++i) {
     BP_TRY_ASSIGN(const auto limit_counters,
                   context.counters<LimitCounters>(counters_of(options_.limits[i].kind),
@@ -290,7 +405,6 @@ Result<void> BlockService::create(ServiceContext& context) {
     wiring.volume_loops.push_back(&context.loop(shard));
     volume_sockets_[shard] = &context.sockets(shard);
   }
-  BP_TRY_ASSIGN(wiring.tls, context.tls(connections));
   const auto carve = [&context](const OwnerName& owner) { return context.carve(owner); };
   const auto open_one = [&](size_t index, Volume& volume) {
     return open_volume(context, index, volume);
@@ -301,15 +415,7 @@ Result<void> BlockService::create(ServiceContext& context) {
   }
   // Polled after the volumes, so that the drives' commands leave in the same round.
   BP_TRY(drives_.add_sources(context));
-  BP_TRY(context.add_source(connections, server_, BlockServer::kReplyBudget));
-  BP_TRY_ASSIGN(const auto listeners, context.listeners("listen"));
-  for (size_t i = 0; i < listeners.size(); ++i) {
-    const std::string address =
-        address_of_socket(addresses(context.configuration()), i, listeners.size()).text();
-    server_.add_listener(listeners[i].number(),
-                         server_.limits().find(LimitKind::kListener, address));
-  }
-  return {};
+  return add_connections(context);
 }
 
 void BlockService::tell_silence(Volume& volume, const VolumeSettings& settings) noexcept {
@@ -329,7 +435,7 @@ void BlockService::tell_silence(Volume& volume, const VolumeSettings& settings) 
                  settings.name.c_str());
 }
 
-// Logs for the shards, which cannot log.
+// Logs for the shards, which cannot log, and adds up their counters.
 void BlockService::tick() noexcept {
   const std::span<Volume> volumes = server_.volumes();
   for (size_t i = 0; i < volumes.size(); ++i) {
@@ -345,6 +451,7 @@ void BlockService::tick() noexcept {
         "its clients, and start again",
         store_name_of(settings_.volumes[i]).c_str());
   }
+  server_.add_up_counters();
   drives_.tick();
   // The drives shut down only after all clients are served.
   if (is_draining_ && server_.is_drained()) drives_.request_shut_down();
@@ -354,12 +461,19 @@ void BlockService::start(uint32_t shard) noexcept {
   if (const auto found = volume_sockets_.find(shard); found != volume_sockets_.end()) {
     drives_.start(shard, *found->second);
   }
-  if (shard == settings_.connections_shard) server_.start();
+  for (uint32_t i = 0; i < connections_shards_.size(); ++i) {
+    if (connections_shards_[i] == shard) server_.connections(i).start();
+  }
 }
 
 void BlockService::request_drain() noexcept {
   is_draining_ = true;
   server_.request_drain();
+}
+
+bool BlockService::stopped() noexcept {
+  server_.end();
+  return true;
 }
 
 }  // namespace bedplate

@@ -1,7 +1,7 @@
 // blockd as a service of the runtime: its plan, and its placement on shards.
 //
-// Connections run on one shard, and volumes on one or several (volume_shards.h). Functions without
-// a comment implement service.h, which names their threads.
+// Connections run on one shard or several (block_server.h), and so do volumes (volume_shards.h).
+// Functions without a comment implement service.h, which names their threads.
 #pragma once
 
 #include <atomic>
@@ -32,6 +32,7 @@ class BlockService final : public Service {
   void tick() noexcept override;
   void methods(ControlMethods& methods) override;
   void request_drain() noexcept override;
+  bool stopped() noexcept override;
   bool is_drained() const noexcept override {
     return server_.is_drained() && drives_.are_shut_down();
   }
@@ -51,6 +52,7 @@ class BlockService final : public Service {
     return listened_addresses(all, settings_.listen, settings_.image_listen);
   }
   void add_limits(const Configuration& all, BlockServerOptions* options) const;
+  void plan_connections(ServicePlan& plan) const;
   void plan_trace(ServicePlan& plan) const;
   void assign_shards(const Configuration& configuration, const std::vector<uint32_t>& shards);
   static void tell_silence(Volume& volume, const VolumeSettings& settings) noexcept;
@@ -58,8 +60,11 @@ class BlockService final : public Service {
   bool find_volume(ControlCall& call) noexcept;
   void list_volumes(ControlCall& call) noexcept;
   void set_read_only(ControlCall& call) noexcept;
+  void end_on_each_shard(ControlCall& there) const noexcept;
   void hold_volume(ControlCall& call) noexcept;
   void set_listening(ControlCall& call) noexcept;
+  Result<ConnectionsWiring> wire_connections(ServiceContext& context, size_t number);
+  Result<void> add_connections(ServiceContext& context);
   // Implements BlockServer::OpenVolume.
   Result<void> open_volume(ServiceContext& context, size_t volume_index, Volume& volume);
   Result<std::unique_ptr<VolumeStore>> open_file(ServiceContext& context, size_t volume_index);
@@ -75,6 +80,9 @@ class BlockService final : public Service {
   BlockServerOptions options_;
   std::vector<uint32_t> volume_shards_;   // the shards that have volumes, ascending
   std::vector<std::string> shard_names_;  // the names of volume_shards_, in the same order
+  // Those of the connections, in the configuration's order. create() makes them.
+  std::vector<uint32_t> connections_shards_;
+  std::vector<std::string> connections_names_;
 
   NvmeDrives drives_;  // of the last plan
   RbdBus rbd_bus_;

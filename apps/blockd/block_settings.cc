@@ -110,6 +110,12 @@ void check_tenants(ReadTable& read, const BlockdSettings& settings) {
   }
 }
 
+void check_shards(ReadTable& read) {
+  if (!read.has("connections_shard") || !read.has("connections_shards")) return;
+  read.refuse_value("connections_shard", "\"connections_shards\" names the shards, too",
+                    "expected only one of them");
+}
+
 constexpr Choice<bool> kCacheChoices[] = {{"on", true}, {"off", false}};
 
 }  // namespace
@@ -215,14 +221,18 @@ void describe(ConfigurationTable& table, BlockdSettings& settings) {
       .help("The addresses to use instead as the first process of an image.");
   table.shard("connections_shard", &settings.connections_shard)
       .help("The shard that serves connections.");
+  table.shards("connections_shards", &settings.connections_shards, kShardCountMax)
+      .otherwise("the one that `connections_shard` names")
+      .help("The shards that serve connections, instead of one. The first has the limits "
+            "([nbd.md](nbd.md#several-shards)).");
   table.shards("volumes_shards", &settings.volumes_shards, kShardCountMax)
       .otherwise("the last shard")
-      .help("The shards that serve volumes; the shard of the connections may be among them. "
+      .help("The shards that serve volumes; shards of the connections may be among them. "
             "Each volume is placed on the NUMA node of its drive, if a shard is there, and "
             "among these shards on the one with the fewest volumes.");
   table.integer("max_connections", &settings.max_connections, 1, 4096)
-      .help("The most clients at once. Their buffers, 128 KiB for each and as much again with TLS, "
-            "are planned; further connections are closed at once.");
+      .help("The most clients at once, on all shards. Their buffers, 128 KiB for each and as much "
+            "again with TLS, are planned; further connections are closed at once.");
   table.integer("requests_per_connection", &settings.requests_per_connection, 1, 1024)
       .help("The most requests in flight on one connection.");
   table.integer("handshake_timeout_ms", &settings.handshake_timeout_ms, 100, 600'000)
@@ -236,6 +246,7 @@ void describe(ConfigurationTable& table, BlockdSettings& settings) {
   table.tables("tenant", &settings.tenants, 0, 64);
   table.check([&settings](ReadTable& read) { check_ceph(read, settings); });
   table.check([&settings](ReadTable& read) { check_tenants(read, settings); });
+  table.check(&check_shards);
   describe_listeners(table, &settings.listeners, settings.listen, settings.image_listen);
 }
 

@@ -58,8 +58,9 @@ struct BlockdSettings {
   std::vector<SocketAddress> listen;
   // Replaces `listen` in the first process of an image; empty: `listen` is used there, too.
   std::vector<SocketAddress> image_listen;
-  uint32_t connections_shard = 0;        // index into Configuration::shards
-  std::vector<uint32_t> volumes_shards;  // for volumes without a `shard`; empty: the last shard
+  uint32_t connections_shard = 0;            // index into Configuration::shards
+  std::vector<uint32_t> connections_shards;  // instead of it; empty: it alone
+  std::vector<uint32_t> volumes_shards;      // for volumes without a `shard`; empty: the last shard
   uint32_t max_connections = 64;
   uint32_t requests_per_connection = 64;
   uint32_t handshake_timeout_ms = 10000;
@@ -69,6 +70,12 @@ struct BlockdSettings {
   std::vector<VolumeSettings> volumes;
   std::vector<TenantSettings> tenants;
   std::vector<ListenerSettings> listeners;
+
+  // The shards that serve connections; the first has the limits.
+  std::vector<uint32_t> shards_of_connections() const {
+    return connections_shards.empty() ? std::vector<uint32_t>{connections_shard}
+                                      : connections_shards;
+  }
 };
 
 // Keys, ranges and defaults: docs/configuration.md.

@@ -5,8 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "apps/blockd/block_limits.h"
-#include "apps/blockd/block_server.h"
+#include "apps/blockd/block_connections.h"
 #include "platform/assert.h"
 #include "platform/usdt.h"
 
@@ -14,9 +13,9 @@ namespace bedplate::nbd {
 namespace {
 
 // Records the end of the request in the trace.
-void tell_trace(const ConnectionEnvironment& environment, const Volume& volume,
+void tell_trace(const ConnectionEnvironment& environment, const VolumeDoor& door,
                 const BlockRequest& request) noexcept {
-  const auto index = static_cast<uint16_t>(&volume - environment.volumes.data());
+  const auto index = static_cast<uint16_t>(&door - environment.doors.data());
   // The command of a refused request may be unknown.
   const auto kind = std::min<uint32_t>(static_cast<uint32_t>(request.wire.command), 255);
   environment.trace.write(
@@ -41,6 +40,7 @@ Connection::Connection(const ConnectionEnvironment& environment, std::span<Block
       negotiation_(environment.exports) {
   for (BlockRequest& request : requests) {
     request.connection = this;
+    request.home = environment.number;
     free_requests_.push(request);
   }
 }
@@ -78,7 +78,8 @@ int Connection::open(int fd, LayerUse tls, BlockLimit* limit) noexcept {
   is_broken_ = is_counted_broken_ = has_failed_layer_ = has_client_ended_ = false;
   read_ahead_.clear();
   negotiation_.reset(tls);
-  listener_limit_ = limit;
+  listener_limit = limit;
+  has_left.store(false, std::memory_order_relaxed);
   negotiate();
   return 0;
 }
@@ -196,8 +197,8 @@ void Connection::start_tls() noexcept {
 
 // This client keeps the size that it was told, even if the volume has grown since.
 void Connection::enter_transmission(size_t export_index) noexcept {
-  volume_ = &environment_.volumes[export_index];
-  const ExportInfo& info = *volume_->exported;
+  door_ = &environment_.doors[export_index];
+  const ExportInfo& info = *door_->exported;
   view_ = {info.bytes, info.read_only, negotiation_.structured_replies(),
            negotiation_.block_status()};
 }
@@ -231,7 +232,7 @@ bool Connection::parse_one() noexcept {
   }
   free_requests_.pop();
   environment_.counters->requests_peak.raise(++taken_count_);
-  volume_->counters->requests.requests_in_flight.add(1);
+  door_->counters->requests_in_flight.add(1);
   request.error = verdict.error;
   request.data = nullptr;
   request.has_buffer = false;
@@ -249,7 +250,7 @@ bool Connection::parse_one() noexcept {
 
 void Connection::accept(BlockRequest& request) noexcept {
   count_request(*environment_.counters, request.wire);
-  count_request(volume_->counters->requests, request.wire);
+  count_request(*door_->counters, request.wire);
   RequestStep step = RequestStep::kSubmit;
   if (request.wire.command == Command::kWrite) {
     step = accept_write(request);
@@ -258,12 +259,12 @@ void Connection::accept(BlockRequest& request) noexcept {
   }
   // FLUSH has no range: these fields are reserved, and a client may write anything there.
   if (request.wire.command == Command::kFlush) request.wire.offset = request.wire.length = 0;
-  request.volume = volume_;
+  request.volume = door_->volume;
   pass(request, kQueued);
   if (BP_LIKELY(environment_.limits == nullptr)) return submit(request, step);
   request.step = step;
   ++submitted_count_;
-  BlockLimit::admit(request, listener_limit_);
+  environment_.server->admit(request);
 }
 
 // Returns the first step of the write. It is the only step if the payload has arrived.
@@ -293,7 +294,7 @@ void Connection::submit(BlockRequest& request, RequestStep step) noexcept {
   request.step = step;
   BP_USDT(request_queued, request.wire.cookie, step);
   ++submitted_count_;
-  environment_.server->submit(request);
+  door_->requests->push(request);
 }
 
 void Connection::receive_more() noexcept {
@@ -387,12 +388,12 @@ void Connection::release(BlockRequest& request) noexcept {
   if (request.has_buffer) return submit(request, RequestStep::kRelease);
   free_requests_.push(request);
   --taken_count_;
-  volume_->counters->requests.requests_in_flight.add(~uint64_t{0});
+  door_->counters->requests_in_flight.add(~uint64_t{0});
 }
 
 // The answer has been sent, or cannot be sent.
 void Connection::end_request(BlockRequest& request) noexcept {
-  tell_trace(environment_, *volume_, request);
+  tell_trace(environment_, *door_, request);
   release(request);
 }
 
@@ -405,7 +406,7 @@ void Connection::flush() noexcept {
     const auto answered = [this](BlockRequest& request) noexcept {
       const uint64_t ns = environment_.loop->now_ns() - request.trace.begin_ns();
       count_time(*environment_.counters, request.wire.command, ns);
-      volume_->counters->requests.request_ns.add(ns);
+      door_->counters->request_ns.add(ns);
       BP_USDT(request_answered, request.wire.cookie, request.error);
       pass(request, kAnswered);
     };
@@ -480,7 +481,7 @@ void Connection::break_off(int64_t result) noexcept {
 
 // The client has left. Its requests would use up the budget of those that are there.
 void Connection::drop_waiting() noexcept {
-  if (environment_.limits != nullptr) environment_.limits->drop_requests_of(*this);
+  if (environment_.limits != nullptr) environment_.server->drop_waiting(*this);
 }
 
 void Connection::overdue() noexcept {

@@ -25,6 +25,7 @@
 // Threads: the shard of the connections.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,26 +49,27 @@
 
 namespace bedplate {
 
+class BlockConnections;
 class BlockLimit;
 class BlockLimits;
-class BlockServer;
 
 }  // namespace bedplate
 
 namespace bedplate::nbd {
 
-// The state that all connections of a server share. It outlives them.
+// The state that all connections of a shard share. It outlives them.
 struct ConnectionEnvironment {
-  BlockServer* server = nullptr;
+  BlockConnections* server = nullptr;
+  uint8_t number = 0;  // of the shard, among those of the server: BlockRequest::home
   StreamLinger* lingering = nullptr;
   StreamSockets* sockets = nullptr;
   const EventLoop* loop = nullptr;  // the loop of the sockets; tells the time
   ConnectionCounters* counters = nullptr;
   std::span<const ExportInfo> exports;
-  std::span<Volume> volumes;            // same order as the exports
+  std::span<VolumeDoor> doors;          // same order as the exports
   std::span<std::byte> discard_memory;  // receives the payload of refused writes; never read
   TraceWriter trace;
-  BlockLimits* limits = nullptr;  // nullptr while no limit is set
+  const BlockLimits* limits = nullptr;  // nullptr while no limit is set
 };
 
 // The server limits the time of its negotiation, and then the time for which it lingers.
@@ -91,7 +93,7 @@ class Connection : public MayLinger {
   void request_dropped(BlockRequest& request) noexcept;
 
   // Sends the replies that are ready, and closes if everything is done: look at is_closed()
-  // afterwards. Called after BlockServer::mark(). The loop's clock times the answers.
+  // afterwards. Called after BlockConnections::mark(). The loop's clock times the answers.
   void flush() noexcept;
   // Whether flush() would send replies.
   bool has_answers() const noexcept {
@@ -105,10 +107,10 @@ class Connection : public MayLinger {
   // one of both.
   void overdue() noexcept;
 
-  // If the client has opened `volume`, refuses the client's writes from the next request on, or
-  // accepts them again.
-  void set_read_only(const Volume& volume, bool is_read_only) noexcept {
-    if (volume_ == &volume) view_.read_only = is_read_only;
+  // If the client has opened the volume of `door`, refuses the client's writes from the next
+  // request on, or accepts them again.
+  void set_read_only(const VolumeDoor& door, bool is_read_only) noexcept {
+    if (door_ == &door) view_.read_only = is_read_only;
   }
 
   bool is_closed() const noexcept { return phase_ == Phase::kClosed; }
@@ -118,6 +120,10 @@ class Connection : public MayLinger {
   // For the server's lists.
   Connection* next_marked = nullptr;
   bool is_marked = false;
+  // For the limits, which may be on another shard. Its requests that wait for them are dropped: the
+  // client has left.
+  std::atomic<bool> has_left{false};
+  BlockLimit* listener_limit = nullptr;  // of its client's listener; nullptr: none
   Connection* next_free = nullptr;
 
  private:
@@ -180,8 +186,7 @@ class Connection : public MayLinger {
   iovec receive_pieces_[2];
   iovec handshake_piece_;
 
-  Volume* volume_ = nullptr;
-  BlockLimit* listener_limit_ = nullptr;
+  VolumeDoor* door_ = nullptr;  // of its volume
   ExportView view_ = {};
   uint64_t discard_left_bytes_ = 0;
   BlockRequest* write_ = nullptr;    // the write whose payload is being received or waited for

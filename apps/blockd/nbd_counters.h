@@ -1,6 +1,7 @@
 // Counters of NBD connections, for `bedplate stats`. describe() gives the unit and the meaning of
 // each. They lie in the counters file, or in a test's own memory; zeroed memory is a valid set.
-// Threads: the shard of the connections writes, any thread or process reads.
+// Threads: the shard of the connections writes, any thread or process reads. With several such
+// shards each has its own.
 #pragma once
 
 #include "apps/blockd/nbd_request_datapath.h"
@@ -40,7 +41,7 @@ inline void count_request(RequestCounters& counters, const Request& request) noe
   }
 }
 
-// All connections of a server.
+// All connections of a server on one shard.
 struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters, AcceptorCounters {
   Counter connections_turned_away;  // blockd accepts no clients, drains, or fails to open one
   Counter handshake_timeouts;
@@ -58,6 +59,17 @@ struct alignas(kCacheLineBytes) ConnectionCounters : RequestCounters, AcceptorCo
   Histogram write_zeroes_ns;
   Histogram block_status_ns;
 };
+
+// A shard of connections, if there are several.
+struct LaneCounters {
+  Counter crossings;
+};
+
+inline void describe(CounterTable& table, LaneCounters& c) {
+  table.counter("crossings", c.crossings, "requests",
+                "Requests that came back from another shard, that of their volume; once for each "
+                "of their trips.");
+}
 
 // Adds the time that a request took. A refused request may have a command without a histogram.
 inline void count_time(ConnectionCounters& counters, Command command, uint64_t ns) noexcept {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/blockd/block_request.h"
 #include "apps/blockd/nbd_export.h"
@@ -46,21 +47,30 @@ struct Volume {
   // Read for each request; constant after boot.
   std::unique_ptr<VolumeStore> store;
   std::unique_ptr<StoreQueue> queue;  // in front of the store; nullptr: the volume is memory
-  BlockLane* requests = nullptr;      // to its shard
   VolumeCounters* counters = nullptr;
   VolumeHold hold;
-  // Both belong to the shard of the connections; nullptr: it has none.
+  // These belong to the shard of the limits. nullptr: it has none.
   BlockLimit* limit = nullptr;
   BlockLimit* tenant_limit = nullptr;
+  std::vector<BlockLane*> behind_limits;  // the next lane of a request, by BlockRequest::home
 
   const VolumePlan* plan = nullptr;
-  // The volume as clients see it. The shard of the connections writes it.
-  nbd::ExportInfo* exported = nullptr;
+  // Whether clients' writes are refused; the shards of connections follow it. The first of them
+  // writes it, any thread reads it.
+  std::atomic<bool> is_read_only{false};
   StoreCounters* store_counters = nullptr;  // set if it has a queue
 
   // For the main thread, which logs the state of its store.
   StoreSilence silence;
   bool has_told_failure = false;
+};
+
+// A volume as the connections of one shard see it. Threads: that shard's.
+struct VolumeDoor {
+  Volume* volume = nullptr;
+  BlockLane* requests = nullptr;              // to the volume's shard
+  VolumeRequestCounters* counters = nullptr;  // of this shard
+  nbd::ExportInfo* exported = nullptr;        // as clients see it
 };
 
 }  // namespace bedplate

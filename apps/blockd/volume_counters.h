@@ -2,6 +2,9 @@
 // the shard that is named at each struct writes; any thread or process reads.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "apps/blockd/nbd_counters.h"
 #include "platform/cache_line.h"
 #include "platform/counter.h"
@@ -11,7 +14,8 @@
 
 namespace bedplate {
 
-// One volume as its clients see it. The shard of the connections writes it.
+// One volume as its clients see it. The shard of the connections writes it; if there are several,
+// each has its own, and the main thread writes their sum (add_up).
 struct alignas(kCacheLineBytes) VolumeRequestCounters : nbd::RequestCounters {
   Counter requests_in_flight;
   Histogram request_ns;  // as in nbd::ConnectionCounters, for all kinds together
@@ -40,6 +44,37 @@ struct alignas(kCacheLineBytes) StoreCounters {
   Counter silent_ns;  // written by the main thread (StoreSilence)
 };
 
+// Writes the sum of part(0) to part(count - 1) into `sum`. Readers may see a sum that is a moment
+// old, and values of different moments.
+template <typename Part>
+void add_up(uint32_t count, Part&& part, VolumeRequestCounters& sum) noexcept {
+  // They consist of counters alone, as a counters file has them.
+  constexpr size_t kValueCount = sizeof(VolumeRequestCounters) / sizeof(Counter);
+  static_assert(kValueCount * sizeof(Counter) == sizeof(VolumeRequestCounters));
+  auto* const values = reinterpret_cast<Counter*>(&sum);
+  for (size_t i = 0; i < kValueCount; ++i) {
+    uint64_t total = 0;
+    for (uint32_t k = 0; k < count; ++k) {
+      total += reinterpret_cast<const Counter*>(&part(k))[i].read();
+    }
+    values[i].set(total);
+  }
+}
+
+inline void describe(CounterTable& table, VolumeRequestCounters& c) {
+  nbd::describe_requests(table, c, {"operations", "bytes", "bytes"});
+  table
+      .histogram(
+          "request_ns", c.request_ns, "ns",
+          "The time of any request, from receipt of its header until its answer is handed to "
+          "the socket.")
+      .at_a_glance("p99");
+  table
+      .gauge("requests_in_flight", c.requests_in_flight, "requests",
+             "Requests received and not completely answered yet.")
+      .at_a_glance("queue");
+}
+
 inline void describe(CounterTable& table, VolumeCounters& c) {
   table.counter("grants", c.grants, "requests",
                 "Destinations granted to writes whose payload is received in place.");
@@ -48,17 +83,7 @@ inline void describe(CounterTable& table, VolumeCounters& c) {
       .counter("aborts", c.aborts, "requests",
                "Writes whose client left before the payload had arrived.")
       .no_alert("broken_connections counts their clients");
-  nbd::describe_requests(table, c.requests, {"operations", "bytes", "bytes"});
-  table
-      .histogram(
-          "request_ns", c.requests.request_ns, "ns",
-          "The time of any request, from receipt of its header until its answer is handed to "
-          "the socket.")
-      .at_a_glance("p99");
-  table
-      .gauge("requests_in_flight", c.requests.requests_in_flight, "requests",
-             "Requests received and not completely answered yet.")
-      .at_a_glance("queue");
+  describe(table, c.requests);
 }
 
 inline void describe(CounterTable& table, StoreCounters& c) {

@@ -89,8 +89,8 @@ class StoreQueue {
               std::span<std::byte> memory, std::span<VolumeLanes> lanes, const EventLoop& loop,
               StoreCounters& counters) noexcept;
 
-  // Takes a request from a lane. Sends it back to its home's lane once it is done or granted, or its
-  // payload is copied into a buffer (kStored).
+  // Takes a request from a lane. Sends it back by the lane of its home once it is done or granted,
+  // or its payload is copied into a buffer (kStored).
   void take(BlockRequest& request) noexcept;
 
   bool is_valid() const noexcept;

@@ -47,7 +47,7 @@ TEST_GROUP(BlockLimit) {
     of_tenant = make(LimitKind::kTenant);
     of_listener = make(LimitKind::kListener);
     for (Volume& volume : volumes) {
-      volume.requests = &lane;
+      volume.behind_limits = {&lane};
       volume.tenant_limit = of_tenant.get();
     }
     volumes[0].limit = of_volume.get();

@@ -1,5 +1,7 @@
 // A whole block server in the test's process: its pool, one or two shards with real sockets, and
-// functions to connect to it. Peers run in this process, too, so sanitizers see all sides.
+// functions to connect to it. Peers run in this process, too, so sanitizers see all sides. With two
+// BlockServerOptions::placements both shards have connections, and clients of either listener are
+// spread: the first one stays on the shard of the listener, the next one goes to the other.
 #pragma once
 
 #include <atomic>
@@ -45,8 +47,9 @@ class RigShard {
     state_.wait(State::kStarting);
     return state_ == State::kReady;
   }
-  void run(BlockServer* server_to_start) {
-    server_ = server_to_start;
+  // `to_start`: the connections that live here; nullptr: none.
+  void run(BlockConnections* to_start) {
+    connections_ = to_start;
     set(State::kRunning);
   }
   void stop() {
@@ -85,7 +88,7 @@ class RigShard {
     if (!made) return;
     state_.wait(State::kReady);
     if (state_ != State::kAbandoned) {
-      if (server_ != nullptr) server_->start();
+      if (connections_ != nullptr) connections_->start();
       loop.run();
     }
     files.close(kPatienceNs);
@@ -105,7 +108,7 @@ class RigShard {
   KeyTable keys_;
   std::thread thread_;
   std::atomic<State> state_{State::kStarting};
-  BlockServer* server_ = nullptr;
+  BlockConnections* connections_ = nullptr;
 };
 
 class BlockServerRig {
@@ -132,11 +135,13 @@ class BlockServerRig {
     if (!connections.create(variant.uring)) return false;
     if (variant.two_shards && !volumes.create(variant.uring)) return false;
     const auto carve = [&](const OwnerName& owner) { return carve_planned(options, owner); };
-    BlockServerWiring wiring = {.connections_loop = &connections.loop,
-                                .sockets = connections.sockets.get(),
-                                .connection_counters = &connection_counters};
     trace_ring.create(trace_records);
-    wiring.trace = TraceWriter(&trace_ring, 0);
+    BlockServerWiring wiring;
+    wiring.connections.push_back({.loop = &connections.loop,
+                                  .sockets = connections.sockets.get(),
+                                  .counters = &connection_counters,
+                                  .trace = TraceWriter(&trace_ring, 0)});
+    if (options.placements.size() == 2) add_second_shard(options, wiring);
     for (RigShard* shard : shards) wiring.volume_loops.push_back(&shard->loop);
     limit_counters = std::vector<LimitCounters>(options.limits.size());
     for (LimitCounters& each : limit_counters) wiring.limit_counters.push_back(&each);
@@ -153,15 +158,20 @@ class BlockServerRig {
     for (uint32_t i = 0; i < shards.size(); ++i) {
       shards[i]->loop.add_source(server.source_of(i), BlockServer::kVolumeBudget);
     }
-    connections.loop.add_source(server, BlockServer::kReplyBudget);
+    BlockConnections& first = server.connections(0);
+    const bool has_second = server.connections_count() == 2;
+    if (has_second) {
+      connections.loop.add_source(server.far_limits(1), FarLimits::kBudget);
+      volumes.loop.add_source(server.connections(1), BlockConnections::kReplyBudget);
+    }
+    connections.loop.add_source(first, BlockConnections::kReplyBudget);
     connections.loop.timers().reserve_more(BlockLimits::timer_count(options.limits));
     listen_unix();
     listen_tcp();
-    server.add_listener(unix_listener_.number(),
-                        server.limits().find(LimitKind::kListener, "unix"));
-    server.add_listener(tcp_listener_.number());
-    if (variant.two_shards) volumes.run(nullptr);
-    connections.run(&server);
+    first.add_listener(unix_listener_.number(), server.limits().find(LimitKind::kListener, "unix"));
+    first.add_listener(tcp_listener_.number());
+    if (variant.two_shards) volumes.run(has_second ? &server.connections(1) : nullptr);
+    connections.run(&first);
     is_running_ = true;
     return true;
   }
@@ -177,6 +187,7 @@ class BlockServerRig {
     is_running_ = false;
     connections.stop();
     volumes.stop();
+    server.end();
     return drained;
   }
 
@@ -198,10 +209,27 @@ class BlockServerRig {
   StoreCounters store_counters;
   std::vector<LimitCounters> limit_counters;  // of the limits of the options
 
+  // With two shards of connections: those of the second, and of both. All volumes share a part.
+  nbd::ConnectionCounters second_counters;
+  MoveCounters move_counters[2];
+  nbd::LaneCounters lane_counters[2];
+  VolumeRequestCounters volume_parts[2];
+
   // The size of the file of each volume with a queue. The files have no names.
   static constexpr uint64_t kFileBytes = 2 * kMiB;
 
  private:
+  // The shard of the volumes has connections, too.
+  void add_second_shard(const BlockServerOptions& options, BlockServerWiring& wiring) {
+    wiring.connections.push_back(
+        {.loop = &volumes.loop, .sockets = volumes.sockets.get(), .counters = &second_counters});
+    for (size_t i = 0; i < 2; ++i) {
+      ConnectionsWiring& each = wiring.connections[i];
+      each.moves = &move_counters[i];
+      each.lanes = &lane_counters[i];
+      each.volumes.assign(options.volumes.size(), &volume_parts[i]);
+    }
+  }
   void make_files(const BlockServerOptions& options, const std::vector<RigShard*>& shards) {
     for (const VolumePlan& volume : options.volumes) {
       if (!volume.queue.has_value()) continue;

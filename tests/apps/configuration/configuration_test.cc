@@ -199,7 +199,8 @@ TEST(Configuration, RefusesUnknownKeys) {
   REFUSED("f:8:1: unknown key \"priority\"; [[shard]] may have: name, cpu", 7,
           "cpu = 0\npriority = 0");
   REFUSED("f:9:1: unknown key \"port\"; [blockd] may have: listen, image_listen, "
-          "connections_shard, volumes_shards, max_connections, requests_per_connection, "
+          "connections_shard, connections_shards, volumes_shards, max_connections, "
+          "requests_per_connection, "
           "handshake_timeout_ms, client_timeout_s, tls_certificate, tls_key, "
           "tls_client_authorities, tls_shared_keys, plain_text, [blockd.ceph], "
           "[[blockd.volume]], [[blockd.tenant]], [[blockd.listener]]",

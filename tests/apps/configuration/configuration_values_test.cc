@@ -203,6 +203,8 @@ TEST(ConfigurationValues, RefusesUnknownShards) {
           "[blockd]\nconnections_shard = \"\"");
   REFUSED("f:9:21: \"connections_shard\" is an integer; expected shard: the name of a shard", 8,
           "[blockd]\nconnections_shard = 0");
+  REFUSED("f:10:21: \"connections_shards\" names the shards, too; expected only one of them", 8,
+          "[blockd]\nconnections_shards = [\"main\"]\nconnections_shard = \"main\"");
 }
 
 TEST(ConfigurationValues, RefusesPoolsThatAreNoMultipleOfThePage) {
