@@ -42,7 +42,7 @@ TEST_GROUP(VolumeService) {
   Volume volume;
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
-  EventLoop loop;  // tells the time
+  EventLoop loop;       // tells the time
   VolumeLanes ends[1];  // of the service
   VolumeService service;
 
@@ -219,6 +219,37 @@ TEST(VolumeService, RingsOnlyWhenItHasReplied) {
   service.poll(64);
   CHECK(is_rung());
   POINTERS_EQUAL(&zero, reply());
+}
+
+TEST(VolumeService, AReplyGoesToTheShardOfItsConnection) {
+  const auto more = std::make_unique<Parts>();
+  auto* const other_requests = BlockRequestFifo::create(more->request_lane.bytes, kLaneItems);
+  auto* const other_replies = BlockRequestFifo::create(more->reply_lane.bytes, kLaneItems);
+  VolumeLanes both[2] = {ends[0], {other_requests, {other_replies}}};
+  service.create(both, loop);
+  const auto other_reply = [other_replies]() -> BlockRequest* {
+    BlockRequest* one[1] = {};
+    return other_replies->pop_batch(one) == 1 ? one[0] : nullptr;
+  };
+  BlockRequest here = request(nbd::Command::kRead, 0, 1);
+  BlockRequest there = request(nbd::Command::kWriteZeroes, 0, 512);
+  there.home = 1;
+  CHECK(other_requests->try_push(&there));
+  push(here);
+  service.poll(64);
+  POINTERS_EQUAL(&here, reply());
+  POINTERS_EQUAL(&there, other_reply());
+  // The same for requests that were held.
+  LONGS_EQUAL(0, service.hold(volume, true));
+  CHECK(other_requests->try_push(&there));
+  push(here);
+  service.poll(64);
+  POINTERS_EQUAL(nullptr, other_reply());
+  LONGS_EQUAL(2, service.hold(volume, false));
+  service.poll(64);
+  POINTERS_EQUAL(&here, reply());
+  POINTERS_EQUAL(&there, other_reply());
+  POINTERS_EQUAL(nullptr, reply());
 }
 
 TEST(VolumeService, ServesWithoutADoorbellOnTheSameShard) {

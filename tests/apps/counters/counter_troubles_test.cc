@@ -51,10 +51,11 @@ std::vector<CounterSet> all_sets() {
                  DatagramCounters, ShardGroupCounters, SignalCounters, ProcessCounters,
                  VfioCounters, PeersCounters, PeerCounters, FileCounters, TlsCounters,
                  ControlCounters, HttpCounters, kvd::Counters, nbd::ConnectionCounters,
-                 VolumeCounters, LimitCounters, StoreCounters, NvmeCounters, NvmeQueueCounters,
-                 EalCounters, PortCounters, PortQueueCounters, NetCounters, relay::StreamCounters,
-                 relay::LegCounters, relay::OutputCounters, relay::RecordingCounters,
-                 relay::ReaderCounters, KeyedCacheCounters, StreamServerCounters, MoveCounters>();
+                 nbd::LaneCounters, VolumeRequestCounters, VolumeCounters, LimitCounters,
+                 StoreCounters, NvmeCounters, NvmeQueueCounters, EalCounters, PortCounters,
+                 PortQueueCounters, NetCounters, relay::StreamCounters, relay::LegCounters,
+                 relay::OutputCounters, relay::RecordingCounters, relay::ReaderCounters,
+                 KeyedCacheCounters, StreamServerCounters, MoveCounters>();
 }
 
 CounterDescription described(const char* name, const char* help, const char* unit = "packets",
