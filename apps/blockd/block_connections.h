@@ -99,8 +99,8 @@ class BlockConnections final : public PollSource {
   // Before the seal, once. Requires: the volumes are open. Ownership: all that the arguments name
   // outlives this.
   void create(const ConnectionsOptions& options, const ConnectionsWiring& wiring);
-  // Gives clients to the connections of another shard, and takes some (ClientMoves::join). Requires:
-  // both are created, with ConnectionsWiring::moves.
+  // Gives clients to the connections of another shard, and takes some (ClientMoves::join).
+  // Requires: both are created, with ConnectionsWiring::moves.
   void join(BlockConnections& other) noexcept { moves_->join(*other.moves_); }
   // Accepts connections on `fd`, which stays the caller's. The wiring's layers say how its clients
   // use TLS. Called before start(). Requires: at most 8 listeners. `limit`: of
@@ -114,7 +114,7 @@ class BlockConnections final : public PollSource {
   // that still negotiates is broken off. Threads: any.
   void request_drain() noexcept { acceptor_.request_drain(); }
   bool is_draining() const noexcept { return acceptor_.is_draining(); }
-  // Whether the drain is complete: no connection is open. Threads: any.
+  // True when the drain is complete: no connection is open. Threads: any.
   bool is_drained() const noexcept { return acceptor_.is_drained(); }
   // Closes clients that are on their way to another shard. After the loops of all shards have run.
   void end() noexcept {

@@ -3,7 +3,7 @@
 // The connections and their sockets run on one shard or on several, each with an object of its own
 // (block_connections.h). Each volume has one home: one of these shards or another one. Two lanes
 // connect each shard that has connections and each shard that has volumes: one brings requests, the
-// other takes replies back. Where both are the same shard, nothing crosses.
+// other takes replies back. Nothing crosses if both are the same shard.
 //
 // The first shard of connections has the limits (block_limits.h), and the facts that operators
 // change (BlockServerState); the others follow. Connections, request slots, lanes and volumes lie
@@ -40,7 +40,7 @@ struct BlockServerOptions {
   uint32_t requests_per_connection = 64;
   uint64_t handshake_timeout_ns = 10 * kNsPerSecond;
   uint64_t client_timeout_ns = 60 * kNsPerSecond;  // for clients over TCP; 0: no timeout
-  // Of all memory but the volumes, for each shard of connections; at least one.
+  // The placement of all memory but the volumes, for each shard of connections; at least one.
   std::vector<Placement> placements = std::vector<Placement>(1);
 };
 
@@ -106,7 +106,7 @@ class BlockServer {
   // Stops listening, releases the held requests of all volumes, and lets every connection finish
   // the requests that it has taken. A connection that still negotiates is broken off. Threads: any.
   void request_drain() noexcept;
-  // Whether the drain is complete: no connection is open on any shard. Threads: any.
+  // True when the drain is complete: no connection is open on any shard. Threads: any.
   bool is_drained() const noexcept;
   // Closes clients that are on their way between shards. After the loops of all shards have run.
   void end() noexcept;

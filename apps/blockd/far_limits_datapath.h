@@ -54,7 +54,7 @@ class FarLimits final : public PollSource {
   // ---- The shard of the connections ----
 
   void set_on(bool is_on) noexcept;
-  // Whether requests have to come here: it is on, or ends.
+  // True while requests have to come here: it is on, or ends.
   bool is_on() const noexcept { return is_on_; }
   // Requires: is_on(); the request is new.
   void admit(BlockRequest& request) noexcept;

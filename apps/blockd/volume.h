@@ -55,8 +55,8 @@ struct Volume {
   std::vector<BlockLane*> behind_limits;  // the next lane of a request, by BlockRequest::home
 
   const VolumePlan* plan = nullptr;
-  // Whether clients' writes are refused; the shards of connections follow it. The first of them
-  // writes it, any thread reads it.
+  // True: clients' writes are refused. The first shard of connections writes it, and the others
+  // follow; any thread reads it.
   std::atomic<bool> is_read_only{false};
   StoreCounters* store_counters = nullptr;  // set if it has a queue
 

@@ -183,7 +183,7 @@ def drains_as_one(box, sockets):
 @test()
 def wrong_shards_are_refused(box):
     for shards, told in ((["third"], 'no shard has the name "third"'),
-                         (["network", "network"], 'element 2 of "connections_shards" appears twice'),
+                         (["network"] * 2, 'element 2 of "connections_shards" appears twice'),
                          ([], '"connections_shards" has 0 elements')):
         wrong = configuration(box)
         wrong["blockd"]["connections_shards"] = shards

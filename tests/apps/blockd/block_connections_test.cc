@@ -80,7 +80,7 @@ class BlockConnectionsTest : public BlockServerFixture {
              rig->second_counters.connections_open.read() == second;
     });
   }
-  // Whether the next replies are those to `first` and the `count` - 1 requests after it, in order.
+  // Returns true if the next replies are those to `first` and the `count` - 1 requests after it.
   static bool hears(NbdPeer& peer, uint64_t first, uint64_t count = 1) {
     PeerReply reply;
     for (uint64_t i = 0; i < count; ++i) {
