@@ -67,6 +67,22 @@ class BlockServerLawTest : public BlockServerFixture {
     LONGS_EQUAL(0, breaches);
   }
 
+  // The shard of the volumes has connections, too: the first client is on the other one.
+  void requests_on_two_shards() {
+    const Permit permit = variant().uring ? Permit::kRing : Permit::kEpoll | Permit::kStreams;
+    LoopWatch first(rig->connections.loop, permit);
+    LoopWatch second(rig->volumes.loop, permit);
+    NbdPeer far = negotiated(true), home = negotiated(true);
+    run(far);
+    run(home);
+    first.begin();
+    second.begin();
+    const bool is_done = run(far) && run(home);
+    const uint32_t breaches = first.end() + second.end();
+    CHECK(is_done);
+    LONGS_EQUAL(0, breaches);
+  }
+
   // Most requests have to wait, for half a millisecond.
   void add_limits() {
     const LimitRates rates = {.read_rate = 2000,
@@ -114,3 +130,12 @@ BP_ALL_VARIANTS(BlockServerLaw, RequestsOfAllKindsToAFile, add_stored_volume();
                 BP_SKIP_WITHOUT_LAW(), requests_of_all_kinds("disk0"))
 BP_ALL_VARIANTS(BlockServerLaw, RequestsOfAllKindsWithLimits, add_limits();
                 BP_SKIP_WITHOUT_LAW(), requests_of_all_kinds())
+
+BP_ONE_VARIANT(BlockServerLawUringTwoShards, ConnectionsOnBoth, options.placements.resize(2);
+               BP_SKIP_WITHOUT_LAW(), requests_on_two_shards())
+BP_ONE_VARIANT(BlockServerLawEpollTwoShards, ConnectionsOnBoth, options.placements.resize(2);
+               BP_SKIP_WITHOUT_LAW(), requests_on_two_shards())
+BP_ONE_VARIANT(BlockServerLawUringTwoShards, ConnectionsOnBothWithLimits, add_limits();
+               options.placements.resize(2); BP_SKIP_WITHOUT_LAW(), requests_on_two_shards())
+BP_ONE_VARIANT(BlockServerLawEpollTwoShards, ConnectionsOnBothWithLimits, add_limits();
+               options.placements.resize(2); BP_SKIP_WITHOUT_LAW(), requests_on_two_shards())

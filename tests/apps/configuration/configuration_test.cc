@@ -96,7 +96,7 @@ node = 1
 
 TEST(Configuration, ConnectionsLiveOnTheFirstShardUnlessItIsSaid) {
   const auto c = parsed(file_with(5, "[[shard]]\nname = \"x\"\ncpu = 5\n[[shard]]"));
-  LONGS_EQUAL(0, c.blockd().connections_shard);
+  CHECK(c.blockd().shards_of_connections() == std::vector<uint32_t>{0});
   CHECK(c.blockd().volumes_shards.empty());
 }
 
