@@ -184,11 +184,12 @@ DPDK_LIBRARIES := $(DPDK_WRAPS) -Wl,--whole-archive $(DPDK_WHOLE:%=-l:librte_%.a
 # here.
 DPDK_LOOKUPS := -Wl,--wrap=dlopen,--defsym=__wrap_dlopen=bedplate_loads_nothing \
                 -Wl,--wrap=getpwuid,--defsym=__wrap_getpwuid=abort
-# TLS (transport/tls). OpenSSL can resolve names; nothing here asks it to.
+# TLS (transport/tls). OpenSSL can resolve names and load libraries; nothing here asks it to.
 TLS_LINK := -Wl,-u,bedplate_tls_part
 OPENSSL := -lssl -lcrypto
-TLS_LIBRARIES := $(OPENSSL) \
-  $(if $(SANITIZED),,-Wl$(comma)--wrap=gethostbyname$(comma)--defsym=__wrap_gethostbyname=abort)
+TLS_LOOKUPS := -Wl,--wrap=dlopen,--defsym=__wrap_dlopen=openssl_loads_nothing \
+               -Wl,--wrap=gethostbyname,--defsym=__wrap_gethostbyname=abort
+TLS_LIBRARIES := $(OPENSSL) $(if $(SANITIZED),,$(TLS_LOOKUPS))
 # Tables for the parts of OpenSSL that a static program leaves out.
 TLS_LEFT_OUT := $(if $(SANITIZED),,$(BUILD)/tls_left_out.o)
 # Links the programs of this tree, and additions for programs with ports.

@@ -5,6 +5,9 @@
 # Prints C code that weakly defines an empty table for each omitted algorithm. So the linker does
 # not search the archive for it, and the library finds that the algorithm does not exist. An object
 # that is linked for a kept algorithm keeps its other tables.
+#
+# openssl_loads_nothing() replaces dlopen (TLS_LIBRARIES in scripts/mk/flags.mk): no configuration
+# of OpenSSL loads a provider.
 set -euo pipefail
 
 taken=(
@@ -27,7 +30,8 @@ taken=(
 
 echo '#include <openssl/core.h>
 static const OSSL_DISPATCH nothing[1];
-__attribute__((weak)) void openssl_add_all_ciphers_int(void) {}'
+__attribute__((weak)) void openssl_add_all_ciphers_int(void) {}
+void* openssl_loads_nothing(void) { return 0; }'
 # The tables of the two providers built into a program.
 nm "$1" 2>/dev/null | awk -v taken=" ${taken[*]} " '
   /^[^ ]*\.o:$/ { is_provider = /-(defltprov|baseprov)\.o:$/ }
