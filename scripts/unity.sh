@@ -23,7 +23,7 @@ if [ ${#tests[@]} -gt 0 ]; then
   for _ in 1 2 3; do  # headers include headers
     mapfile -t headers < <(tests_headers "$@" "${headers[@]}")
   done
-  { cat "$@"; grep -h '^#include "' "${headers[@]}" /dev/null; } | awk '
+  { cat "$@"; grep -hE '^#include ("|<[a-z_]+>)' "${headers[@]}" /dev/null; } | awk '
     /^#include </ {print 1, $0; next} /^#include "CppUTest/ {print 4, $0; next}
     /^#include "tests.*h"/ {print 3, $0; next} /^#include .*h"/ {print 2, $0}' | sort -u | cut -c3-
 fi
