@@ -31,7 +31,8 @@ Result<void> EventLoop::create(const EventLoopOptions& options) {
   if (options_.counters == nullptr) options_.counters = &own_counters_;
   sources_ = std::make_unique<SourceSlot[]>(options.source_count_max);
   if (options.plan != nullptr) timers_.reserve(*options.plan);
-  counted_ns_ = now_ns_ = read_clock();
+  clock_.create(options.test_clock_ns);
+  counted_ns_ = clock_.now_ns();
   return doorbell_.create();
 }
 
@@ -62,7 +63,7 @@ void EventLoop::stop() noexcept {
 uint32_t EventLoop::poll_once() noexcept {
   BP_DCHECK(owner_.is_held_by_caller());
   const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
-  if (is_sample || stall_watch_.is_timing(now_ns_)) [[unlikely]]
+  if (is_sample || stall_watch_.is_timing(clock_.now_ns())) [[unlikely]]
     return poll_timed(is_sample);
   uint32_t work = run_calls();
   for (uint32_t i = 0; i < source_count_; ++i) {
@@ -81,11 +82,11 @@ uint32_t EventLoop::poll_once() noexcept {
 // work counts as a sample, so that an idle loop pays for no clock calls.
 uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
   BP_DCHECK(!is_sample || (has_fresh_time_ && rounds_to_measure_ == 0));
-  const bool is_each_timed = stall_watch_.is_timing(now_ns_);
-  const uint64_t begin_ns = is_sample ? now_ns_ : read_clock();
+  const bool is_each_timed = stall_watch_.is_timing(clock_.now_ns());
+  const uint64_t begin_ns = is_sample ? clock_.now_ns() : clock_.read();
   uint64_t before_ns = begin_ns;
   const auto take_time = [&](uint32_t bit, const char* name, OwnerSet askers = 0) {
-    const uint64_t after_ns = read_clock();
+    const uint64_t after_ns = clock_.read();
     if (is_each_timed && stall_watch_.mark(after_ns, name, askers)) count_stall(bit);
     return after_ns - std::exchange(before_ns, after_ns);
   };
@@ -147,7 +148,7 @@ void EventLoop::count_stall(uint32_t bit) noexcept {
 }
 
 void EventLoop::count_time() noexcept {
-  const uint64_t passed_ns = now_ns_ - std::exchange(counted_ns_, now_ns_);
+  const uint64_t passed_ns = clock_.now_ns() - std::exchange(counted_ns_, clock_.now_ns());
   (had_work_ != 0 ? options_.counters->busy_ns : options_.counters->spin_ns).add(passed_ns);
 }
 
@@ -156,7 +157,7 @@ uint64_t EventLoop::counted_awake_ns() const noexcept {
 }
 
 void EventLoop::begin_counting() noexcept {
-  counted_ns_ = cpu_looked_ns_ = now_ns_ = read_clock();
+  counted_ns_ = cpu_looked_ns_ = clock_.look();
   cpu_ns_ = thread_cpu_ns();
   cpu_counted_ns_ = counted_awake_ns();
 }
@@ -169,22 +170,22 @@ void EventLoop::count_work_of_sleeps() noexcept {
   const uint64_t counted_ns = counted_awake_ns() - cpu_counted_ns_;
   if (had_ns > counted_ns) options_.counters->busy_ns.add(had_ns - counted_ns);
   cpu_counted_ns_ = counted_awake_ns();
-  cpu_looked_ns_ = now_ns_;
+  cpu_looked_ns_ = clock_.now_ns();
 }
 
 void EventLoop::check_time() noexcept {
-  now_ns_ = read_clock();
+  clock_.look();
   count_time();
-  if (stall_watch_.is_too_long(now_ns_)) [[unlikely]] {
+  if (stall_watch_.is_too_long(clock_.now_ns())) [[unlikely]] {
     char text[256];
-    if (stall_watch_.mark_any(now_ns_, those_with_work(text, sizeof text))) {
+    if (stall_watch_.mark_any(clock_.now_ns(), those_with_work(text, sizeof text))) {
       for (uint32_t bit = 0; bit < kSourcesBit + source_count_; ++bit) {
         if (had_work_ >> std::min(bit, kLastBit) & 1) count_stall(bit);
       }
     }
   }
-  stall_watch_.skip(now_ns_);
-  stall_watch_.look_at_lost(now_ns_);
+  stall_watch_.skip(clock_.now_ns());
+  stall_watch_.look_at_lost(clock_.now_ns());
   had_work_ = 0;
   timer_askers_ = call_askers_ = 0;
 }
@@ -192,15 +193,15 @@ void EventLoop::check_time() noexcept {
 uint32_t EventLoop::expire_timers() noexcept {
   OwnerSet of_services = 0;
   OwnerSet of_runtime = 0;
-  const uint32_t count =
-      timers_.expire(now_ns_, &of_services) + own_timers_.expire(now_ns_, &of_runtime);
+  const uint32_t count = timers_.expire(clock_.now_ns(), &of_services) +
+                         own_timers_.expire(clock_.now_ns(), &of_runtime);
   has_fresh_time_ = count == 0;
   if (count == 0) return 0;
   may_have_pages_ = true;
   timer_askers_ |= of_services | of_runtime;
   note_work(kTimersBit, count);
-  if (stall_watch_.is_timing(now_ns_) &&
-      stall_watch_.mark(read_clock(), kTimer, of_services | of_runtime)) {
+  if (stall_watch_.is_timing(clock_.now_ns()) &&
+      stall_watch_.mark(clock_.read(), kTimer, of_services | of_runtime)) {
     count_stall(kTimersBit);
   }
   return count;
@@ -213,11 +214,11 @@ uint64_t EventLoop::sleep_deadline_ns() const noexcept {
   }
   const uint64_t timer_ns = std::min(timers_.next_deadline_ns(), own_timers_.next_deadline_ns());
   if (limit_ns == PollSource::kUnlimitedNs) return timer_ns;
-  return std::min(timer_ns, read_clock() + limit_ns);
+  return std::min(timer_ns, clock_.read() + limit_ns);
 }
 
 void EventLoop::return_pages_before(uint64_t deadline_ns) noexcept {
-  if (deadline_ns != TimerQueue::kNever && deadline_ns < read_clock() + kLongSleepNs) return;
+  if (deadline_ns != TimerQueue::kNever && deadline_ns < clock_.read() + kLongSleepNs) return;
   may_have_pages_ = false;
   return_empty_pages();
 }
@@ -245,12 +246,12 @@ void EventLoop::sleep() noexcept {
     options_.counters->sleeps.add(1);
     const uint64_t deadline_ns = sleep_deadline_ns();
     if (may_have_pages_) return_pages_before(deadline_ns);
-    if (now_ns_ - cpu_looked_ns_ >= kCpuLookNs) count_work_of_sleeps();
+    if (clock_.now_ns() - cpu_looked_ns_ >= kCpuLookNs) count_work_of_sleeps();
     options_.counters->is_asleep.set(1);
     sleeper_->sleep_until(deadline_ns);
     options_.counters->is_asleep.set(0);
-    counted_ns_ = now_ns_ = read_clock();
-    stall_watch_.skip(now_ns_);
+    counted_ns_ = clock_.look();
+    stall_watch_.skip(clock_.now_ns());
   } else {
     may_have_pages_ = true;
     check_time();
@@ -278,7 +279,7 @@ void EventLoop::run() noexcept {
                       .counters = &options_.counters->stalled,
                       .pulse = options_.pulse,
                       .plan = options_.plan},
-                     now_ns_);
+                     clock_.now_ns());
   uint64_t spin_until_ns = 0;  // 0: not idle
   uint32_t iterations_to_clock = 0;
   while (!must_stop_.load(std::memory_order_acquire)) {
@@ -293,8 +294,8 @@ void EventLoop::run() noexcept {
     iterations_to_clock = kIterationsPerClock;
     check_time();
     if (expire_timers() > 0 || work > 0) continue;
-    if (spin_until_ns == 0 && spin_pays()) spin_until_ns = now_ns_ + options_.spin_ns;
-    if (now_ns_ < spin_until_ns) {
+    if (spin_until_ns == 0 && spin_pays()) spin_until_ns = clock_.now_ns() + options_.spin_ns;
+    if (clock_.now_ns() < spin_until_ns) {
       cpu_relax();
       continue;
     }

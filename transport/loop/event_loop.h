@@ -36,10 +36,10 @@
 
 #include "alloc/heap_owner.h"
 #include "platform/cache_line.h"
-#include "platform/clock.h"
 #include "platform/thread_owner.h"
 #include "transport/loop/doorbell.h"
 #include "transport/loop/loop_call_datapath.h"
+#include "transport/loop/loop_clock.h"
 #include "transport/loop/loop_counters.h"
 #include "transport/loop/poll_source.h"
 #include "transport/loop/stall_watch.h"
@@ -129,13 +129,13 @@ class EventLoop {
   // each.
   uint64_t now_ns() const noexcept {
     BP_DREQUIRE_THREAD(is_own_thread(), "EventLoop::now_ns");
-    return now_ns_;
+    return clock_.now_ns();
   }
   // Reads the clock, and makes the result the time of this iteration. For code that measures time:
   // once for a whole batch. Threads: the loop's own. Cost: a clock call.
   uint64_t look_at_clock() noexcept {
     BP_DREQUIRE_THREAD(is_own_thread(), "EventLoop::look_at_clock");
-    return now_ns_ = read_clock();
+    return clock_.look();
   }
 
   // The loop measures one in this many rounds with work: it looks at the clock after each source
@@ -167,9 +167,6 @@ class EventLoop {
   // After this many failed spins the loop still spins in one idle period of 2^8.
   static constexpr uint32_t kFailedSpinsMax = 8;
 
-  uint64_t read_clock() const noexcept {
-    return BP_LIKELY(options_.test_clock_ns == nullptr) ? monotonic_ns() : *options_.test_clock_ns;
-  }
   uint32_t poll_once() noexcept;
   uint32_t poll_timed(bool is_sample) noexcept;
   uint32_t run_calls() noexcept;
@@ -196,10 +193,10 @@ class EventLoop {
   LoopCallQueue calls_;
   TimerQueue timers_{owner_};
   TimerQueue own_timers_{owner_};
+  LoopClock clock_;
   Sleeper* sleeper_ = nullptr;
   std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;
-  uint64_t now_ns_ = 0;
   uint64_t counted_ns_ = 0;         // time is counted up to here
   uint64_t cpu_looked_ns_ = 0;      // when the loop last asked for the thread's processor time
   uint64_t cpu_ns_ = 0;             // the processor time then
