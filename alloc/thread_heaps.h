@@ -81,7 +81,7 @@ uint32_t heap_of_thread_in_use(mi_heap_s* heap) noexcept;
 void heap_of_thread_done() noexcept;
 
 // Gives the empty pages of the calling thread's heaps back to the pool's heap. A thread calls it
-// before a long idle time (transport/loop/event_loop.h). Does nothing in a forked child beside a
+// before a long idle time (transport/loop/loop_rounds.h). Does nothing in a forked child beside a
 // shared heap. Cost: a look at each page that the thread has.
 void return_empty_pages() noexcept;
 

@@ -16,10 +16,10 @@
  * code: transport/loop/doorbell.cc: read(event_.number(), &count, sizeof count);
  * code: transport/uring/uring_sockets.cc: happened += handle(copy) ? 1 : 0;
  * code: transport/epoll/epoll_sockets.cc: return count + happened;
- * code: transport/loop/event_loop.cc: doorbell_.announce_sleep();
- * code: transport/loop/event_loop.cc: if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
- * code: transport/loop/event_loop.cc: sleeper_->sleep_until(deadline_ns);
- * code: transport/loop/event_loop.cc: doorbell_.announce_awake();
+ * code: transport/loop/loop_rounds.cc: loop_.doorbell.announce_sleep();
+ * code: transport/loop/loop_rounds.cc: if (poll_once() == 0 && !loop_.must_stop.load(std::memory_order_acquire)) {
+ * code: transport/loop/loop_rounds.cc: sleeper_->sleep_until(deadline_ns);
+ * code: transport/loop/loop_rounds.cc: loop_.doorbell.announce_awake();
  *
  * Must fail:
  * mutation: NO_PRODUCER_FENCE  the producer checks before its message is visible

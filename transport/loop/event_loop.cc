@@ -1,58 +1,40 @@
 #include "transport/loop/event_loop.h"
 
-#include <algorithm>
-#include <cstdio>
-#include <utility>
-
-#include "alloc/thread_heaps.h"
 #include "platform/assert.h"
-#include "platform/clock.h"
-#include "transport/loop/shard_plan.h"
+#include "transport/loop/loop_rounds.h"
 
 namespace bedplate {
 
-// In the log of stalls.
-static constexpr char kCall[] = "a call from another thread";
-static constexpr char kTimer[] = "a timer";
+EventLoop::EventLoop() noexcept = default;
+EventLoop::~EventLoop() = default;
 
-bool EventLoop::is_valid() const noexcept {
-  if (source_count_ > options_.source_count_max || options_.counters == nullptr) return false;
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    const SourceSlot& slot = sources_[i];
-    if (slot.source == nullptr || slot.budget == 0 || slot.name == nullptr) return false;
-  }
-  return failed_spins_ <= kFailedSpinsMax && spins_to_skip_ < 1U << kFailedSpinsMax &&
-         rounds_to_measure_ < kRoundsPerMeasure && timers_.is_valid() && own_timers_.is_valid();
-}
+bool EventLoop::is_valid() const noexcept { return rounds_ != nullptr && rounds_->is_valid(); }
 
 Result<void> EventLoop::create(const EventLoopOptions& options) {
-  BP_ASSERT(sources_ == nullptr);
-  options_ = options;
-  if (options_.counters == nullptr) options_.counters = &own_counters_;
-  sources_ = std::make_unique<SourceSlot[]>(options.source_count_max);
+  BP_ASSERT(rounds_ == nullptr);
   if (options.plan != nullptr) timers_.reserve(*options.plan);
   clock_.create(options.test_clock_ns);
-  counted_ns_ = clock_.now_ns();
+  rounds_ = std::make_unique<LoopRounds>(options, LoopParts{.owner = owner_,
+                                                            .doorbell = doorbell_,
+                                                            .calls = calls_,
+                                                            .timers = timers_,
+                                                            .own_timers = own_timers_,
+                                                            .clock = clock_,
+                                                            .must_stop = must_stop_});
   return doorbell_.create();
 }
 
 void EventLoop::add_source(PollSource& source, uint32_t budget, const char* name,
                            SourceCounters* counters) noexcept {
+  BP_ASSERT(rounds_ != nullptr);
   BP_REQUIRE(!owner_.is_held(), "a source is added to a loop that runs: EventLoop::add_source");
-  BP_REQUIRE(source_count_ < options_.source_count_max,
-             "more sources are added to a loop than it may have, %u: "
-             "EventLoopOptions::source_count_max",
-             options_.source_count_max);
-  BP_REQUIRE(budget > 0 && name != nullptr,
-             "a source is added without a budget or a name: EventLoop::add_source");
-  sources_[source_count_++] = {&source, budget, name, counters, current_heap_owner()};
+  rounds_->add_source(source, budget, name, counters);
 }
 
 void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {
+  BP_ASSERT(rounds_ != nullptr);
   BP_REQUIRE(!owner_.is_held(), "a loop that runs is given a sleeper: EventLoop::set_sleeper");
-  BP_REQUIRE(sleeper_ == nullptr, "a loop is given a second sleeper, and a shard's is its sockets: "
-                                  "EventLoop::set_sleeper");
-  sleeper_ = &sleeper;
+  rounds_->set_sleeper(sleeper);
 }
 
 void EventLoop::stop() noexcept {
@@ -60,267 +42,19 @@ void EventLoop::stop() noexcept {
   doorbell_.ring();
 }
 
-uint32_t EventLoop::poll_once() noexcept {
-  BP_DCHECK(owner_.is_held_by_caller());
-  const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
-  if (is_sample || stall_watch_.is_timing(clock_.now_ns())) [[unlikely]]
-    return poll_timed(is_sample);
-  uint32_t work = run_calls();
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    follow_heap_owner(sources_[i].asker);
-    const uint32_t count = sources_[i].source->poll(sources_[i].budget);
-    note_work(std::min(kSourcesBit + i, kLastBit), count);
-    work += count;
-  }
-  options_.counters->iterations.add(1);
-  if (work > 0 && rounds_to_measure_ > 0) --rounds_to_measure_;
-  return work;
-}
-
-// poll_once(), with a look at the clock after each source that had work. For a while after a stall
-// it looks after every source, since a source that blocks may return no work. Only a round with
-// work counts as a sample, so that an idle loop pays for no clock calls.
-uint32_t EventLoop::poll_timed(bool is_sample) noexcept {
-  BP_DCHECK(!is_sample || (has_fresh_time_ && rounds_to_measure_ == 0));
-  const bool is_each_timed = stall_watch_.is_timing(clock_.now_ns());
-  const uint64_t begin_ns = is_sample ? clock_.now_ns() : clock_.read();
-  uint64_t before_ns = begin_ns;
-  const auto take_time = [&](uint32_t bit, const char* name, OwnerSet askers = 0) {
-    const uint64_t after_ns = clock_.read();
-    if (is_each_timed && stall_watch_.mark(after_ns, name, askers)) count_stall(bit);
-    return after_ns - std::exchange(before_ns, after_ns);
-  };
-  const OwnerSet earlier_askers = std::exchange(call_askers_, 0);
-  uint32_t work = run_calls();
-  if (work > 0 || is_each_timed) take_time(kCallsBit, kCall, call_askers_);
-  call_askers_ |= earlier_askers;
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    const SourceSlot& slot = sources_[i];
-    follow_heap_owner(slot.asker);
-    const uint32_t done = slot.source->poll(slot.budget);
-    note_work(std::min(kSourcesBit + i, kLastBit), done);
-    work += done;
-    if (done == 0 && !is_each_timed) continue;
-    const uint64_t took_ns = take_time(kSourcesBit + i, slot.name);
-    if (is_sample && done > 0 && slot.counters != nullptr) slot.counters->round.add(took_ns);
-  }
-  options_.counters->iterations.add(1);
-  if (work == 0 || !is_sample) return work;
-  options_.counters->round.add(before_ns - begin_ns);
-  rounds_to_measure_ = kRoundsPerMeasure - 1;
-  return work;
-}
-
-const char* EventLoop::those_with_work(char* text, size_t text_bytes) const noexcept {
-  std::snprintf(text, text_bytes, "nothing");
-  size_t used = 0;
-  const auto add = [&](uint32_t bit, const char* name, OwnerSet askers = 0) {
-    if ((had_work_ >> bit & 1) == 0 || used >= text_bytes) return;
-    char services[128] = "";
-    if (options_.plan != nullptr) options_.plan->list(askers, services, sizeof services);
-    used += static_cast<size_t>(std::snprintf(text + used, text_bytes - used, "%s%s%s",
-                                              used == 0 ? "" : ", ", name, services));
-  };
-  add(kTimersBit, kTimer, timer_askers_);
-  add(kCallsBit, kCall, call_askers_);
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    add(std::min(kSourcesBit + i, kLastBit), sources_[i].name);
-  }
-  return text;
-}
-
-uint32_t EventLoop::run_calls() noexcept {
-  OwnerSet askers = 0;
-  const uint32_t count = calls_.run(&askers);
-  note_work(kCallsBit, count);
-  if (count == 0) return 0;
-  options_.counters->calls.add(count);
-  call_askers_ |= askers;
-  return count;
-}
-
-// Counts a stall of the calls, of the timers or of a source, as `bit` of had_work_ says.
-void EventLoop::count_stall(uint32_t bit) noexcept {
-  if (bit == kCallsBit) return options_.counters->call_stalls.add(1);
-  if (bit == kTimersBit) return options_.counters->timer_stalls.add(1);
-  SourceCounters* counters = sources_[bit - kSourcesBit].counters;
-  if (counters != nullptr) counters->stalls.add(1);
-}
-
-void EventLoop::count_time() noexcept {
-  const uint64_t passed_ns = clock_.now_ns() - std::exchange(counted_ns_, clock_.now_ns());
-  (had_work_ != 0 ? options_.counters->busy_ns : options_.counters->spin_ns).add(passed_ns);
-}
-
-uint64_t EventLoop::counted_awake_ns() const noexcept {
-  return options_.counters->busy_ns.read() + options_.counters->spin_ns.read();
-}
-
-void EventLoop::begin_counting() noexcept {
-  counted_ns_ = cpu_looked_ns_ = clock_.look();
-  cpu_ns_ = thread_cpu_ns();
-  cpu_counted_ns_ = counted_awake_ns();
-}
-
-// Adds the processor time beyond the counted time to busy_ns. It may add too little: time in which
-// the thread waited for its core is counted as well, and hides some.
-void EventLoop::count_work_of_sleeps() noexcept {
-  const uint64_t cpu_ns = thread_cpu_ns();
-  const uint64_t had_ns = cpu_ns - std::exchange(cpu_ns_, cpu_ns);
-  const uint64_t counted_ns = counted_awake_ns() - cpu_counted_ns_;
-  if (had_ns > counted_ns) options_.counters->busy_ns.add(had_ns - counted_ns);
-  cpu_counted_ns_ = counted_awake_ns();
-  cpu_looked_ns_ = clock_.now_ns();
-}
-
-void EventLoop::check_time() noexcept {
-  clock_.look();
-  count_time();
-  if (stall_watch_.is_too_long(clock_.now_ns())) [[unlikely]] {
-    char text[256];
-    if (stall_watch_.mark_any(clock_.now_ns(), those_with_work(text, sizeof text))) {
-      for (uint32_t bit = 0; bit < kSourcesBit + source_count_; ++bit) {
-        if (had_work_ >> std::min(bit, kLastBit) & 1) count_stall(bit);
-      }
-    }
-  }
-  stall_watch_.skip(clock_.now_ns());
-  stall_watch_.look_at_lost(clock_.now_ns());
-  had_work_ = 0;
-  timer_askers_ = call_askers_ = 0;
-}
-
-uint32_t EventLoop::expire_timers() noexcept {
-  OwnerSet of_services = 0;
-  OwnerSet of_runtime = 0;
-  const uint32_t count = timers_.expire(clock_.now_ns(), &of_services) +
-                         own_timers_.expire(clock_.now_ns(), &of_runtime);
-  has_fresh_time_ = count == 0;
-  if (count == 0) return 0;
-  may_have_pages_ = true;
-  timer_askers_ |= of_services | of_runtime;
-  note_work(kTimersBit, count);
-  if (stall_watch_.is_timing(clock_.now_ns()) &&
-      stall_watch_.mark(clock_.read(), kTimer, of_services | of_runtime)) {
-    count_stall(kTimersBit);
-  }
-  return count;
-}
-
-uint64_t EventLoop::sleep_deadline_ns() const noexcept {
-  uint64_t limit_ns = PollSource::kUnlimitedNs;
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    limit_ns = std::min(limit_ns, sources_[i].source->sleep_max_ns());
-  }
-  const uint64_t timer_ns = std::min(timers_.next_deadline_ns(), own_timers_.next_deadline_ns());
-  if (limit_ns == PollSource::kUnlimitedNs) return timer_ns;
-  return std::min(timer_ns, clock_.read() + limit_ns);
-}
-
-void EventLoop::return_pages_before(uint64_t deadline_ns) noexcept {
-  if (deadline_ns != TimerQueue::kNever && deadline_ns < clock_.read() + kLongSleepNs) return;
-  may_have_pages_ = false;
-  return_empty_pages();
-}
-
-void EventLoop::announce_sleep() noexcept {
-  has_fresh_time_ = false;  // announcing takes its time
-  // The doorbell first: a source may have another thread that rings it.
-  doorbell_.announce_sleep();
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    follow_heap_owner(sources_[i].asker);  // it may start a watch
-    sources_[i].source->announce_sleep();
-  }
-}
-
-void EventLoop::announce_awake() noexcept {
-  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_awake();
-  doorbell_.announce_awake();
-}
-
-void EventLoop::sleep() noexcept {
-  BP_KEEPS_VALID(*this);
-  announce_sleep();
-  // A thread that published before it saw the announcement did not ring: look once more.
-  if (poll_once() == 0 && !must_stop_.load(std::memory_order_acquire)) {
-    options_.counters->sleeps.add(1);
-    const uint64_t deadline_ns = sleep_deadline_ns();
-    if (may_have_pages_) return_pages_before(deadline_ns);
-    if (clock_.now_ns() - cpu_looked_ns_ >= kCpuLookNs) count_work_of_sleeps();
-    options_.counters->is_asleep.set(1);
-    sleeper_->sleep_until(deadline_ns);
-    options_.counters->is_asleep.set(0);
-    counted_ns_ = clock_.look();
-    stall_watch_.skip(clock_.now_ns());
-  } else {
-    may_have_pages_ = true;
-    check_time();
-  }
-  announce_awake();
-}
-
-// Whether to spin in this idle period. A spin pays if work comes soon. If no work comes, because
-// nobody asks or because the thread that would ask waits for this very core, a spin only keeps the
-// core from others. So each spin that ends in a sleep doubles the number of idle periods without a
-// spin, up to a limit; the first spin that finds work resets it.
-bool EventLoop::spin_pays() noexcept {
-  if (spins_to_skip_ == 0) return true;
-  --spins_to_skip_;
-  return false;
-}
-
 void EventLoop::run() noexcept {
-  BP_REQUIRE(sleeper_ != nullptr && !owner_.is_held(),
+  BP_REQUIRE(rounds_ != nullptr && rounds_->has_sleeper() && !owner_.is_held(),
              "a loop runs that has no sleeper, or runs already: EventLoop::run");
   const ThreadOwner::Hold hold(owner_);
   BP_KEEPS_VALID(*this);
-  begin_counting();  // create() may be long ago
-  stall_watch_.begin({.limit_ns = options_.stall_ns,
-                      .counters = &options_.counters->stalled,
-                      .pulse = options_.pulse,
-                      .plan = options_.plan},
-                     clock_.now_ns());
-  uint64_t spin_until_ns = 0;  // 0: not idle
-  uint32_t iterations_to_clock = 0;
-  while (!must_stop_.load(std::memory_order_acquire)) {
-    const uint32_t work = poll_once();
-    has_fresh_time_ = false;
-    if (work > 0) {
-      may_have_pages_ = true;
-      if (spin_until_ns != 0) failed_spins_ = 0;
-      spin_until_ns = 0;
-      if (iterations_to_clock-- > 0) continue;
-    }
-    iterations_to_clock = kIterationsPerClock;
-    check_time();
-    if (expire_timers() > 0 || work > 0) continue;
-    if (spin_until_ns == 0 && spin_pays()) spin_until_ns = clock_.now_ns() + options_.spin_ns;
-    if (clock_.now_ns() < spin_until_ns) {
-      cpu_relax();
-      continue;
-    }
-    if (spin_until_ns != 0) {  // it spun in vain
-      spins_to_skip_ = (1U << failed_spins_) - 1;
-      failed_spins_ = std::min(failed_spins_ + 1, kFailedSpinsMax);
-    }
-    sleep();
-    has_fresh_time_ = true;
-    spin_until_ns = 0;
-  }
-  count_work_of_sleeps();
+  rounds_->run();
 }
 
 uint32_t EventLoop::run_round() noexcept {
+  BP_ASSERT(rounds_ != nullptr);
   const ThreadOwner::Hold hold(owner_);
   BP_KEEPS_VALID(*this);
-  uint32_t work = poll_once();
-  check_time();
-  work += expire_timers();
-  if (work > 0) return work;
-  announce_sleep();
-  work = poll_once();
-  announce_awake();
-  return work;
+  return rounds_->run_one();
 }
 
 }  // namespace bedplate

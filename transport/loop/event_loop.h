@@ -1,51 +1,39 @@
-// The event loop of a shard: poll sources in order, each with a budget; timers; spin, then sleep.
+// The event loop of a shard: poll sources in order, each with a budget; calls of other threads;
+// timers; spin, then sleep.
 //
-//     run(), round after round until stop():
-//       poll_once():
-//         run_calls()          calls that other threads have submitted
-//         each source:         poll(budget), in the name of the heap owner that added it
-//         (1 busy round in 16: poll_timed(), which takes the time of each source with work)
-//       with work:             the next round; 16 in a row look at no clock
-//       check_time():          now_ns(); count busy or spin time; log what stalled the loop
-//       expire_timers():       those that are due, of services and of the runtime; if there were
-//                              some, the next round
-//       idle:                  spin for spin_ns, if spin_pays()
-//       sleep():
-//         announce_sleep()     the doorbell and each source; from now on producers ring
-//         poll_once()          again: what came before the announcement did not ring
-//         nothing:             return_pages_before() a long sleep; sleep_until() of the sleeper:
-//                              the doorbell, a socket, sleep_deadline_ns() end it
-//         announce_awake()
+// run() goes from round to round until stop(). A round runs the calls that other threads have
+// submitted, then polls each source. A round without work, and a busy loop every 16 rounds, also
+// looks at the clock and calls the timers that are due. While there is work the loop makes no
+// system call of its own, but for a read of /proc now and then (stall_watch.h; not with stall_ns
+// 0). When nothing has happened for the spin time (or at once, where spinning has not paid lately)
+// it sleeps, until a socket, the doorbell, a timer or a source's sleep_max_ns() wakes it.
 //
-// One thread runs it. While there is work it makes no system call of its own, but for a read of
-// /proc now and then (stall_watch.h; not with stall_ns 0). When nothing has happened for the spin
-// time (or at once, where spinning has not paid lately) it announces on the doorbell that it
-// sleeps, looks at every source once more, and blocks in its sleeper until a socket, the doorbell,
-// a timer or a source's sleep_max_ns() wakes it. After some work, before the first sleep that may
-// last kLongSleepNs, it gives the empty pages of its thread's heaps back to the pool's heap.
+// EventLoop is what callers see: it holds the parts that they use inline. Its rounds are a class of
+// their own, whose header tells them as a story (loop_rounds.h). That header is not installed, so
+// compiled programs do not depend on it.
 //
-// Invariants, which is_valid() looks at, before and after each sleep: 1. Each source is there and
-// has a budget, and there are at most source_count_max. 2. Idle periods without a spin are fewer
-// than 2^kFailedSpinsMax. 3. The next sample is at most kRoundsPerMeasure rounds away. 4. The
-// timers are valid (timer_queue.h).
+// Invariant, which is_valid() looks at: there are rounds from create() on, and their invariants
+// hold.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
-#include "alloc/heap_owner.h"
-#include "platform/cache_line.h"
+#include "platform/result.h"
 #include "platform/thread_owner.h"
 #include "transport/loop/doorbell.h"
 #include "transport/loop/loop_call_datapath.h"
 #include "transport/loop/loop_clock.h"
 #include "transport/loop/loop_counters.h"
 #include "transport/loop/poll_source.h"
-#include "transport/loop/stall_watch.h"
 #include "transport/loop/timer_queue.h"
 
 namespace bedplate {
+
+class LoopRounds;
+class ProcessPulse;
+class ShardPlan;
 
 struct EventLoopOptions {
   uint64_t spin_ns = 50'000;  // how long it spins without work before it sleeps
@@ -68,6 +56,9 @@ struct EventLoopOptions {
 // doorbell().ring(). Nothing is allocated after create() and the reservation of timers.
 class EventLoop {
  public:
+  EventLoop() noexcept;
+  ~EventLoop();
+
   // Requires: called once, before all else. Before the seal: it allocates. Errors (kSystem): no
   // descriptor is left for the doorbell.
   Result<void> create(const EventLoopOptions& options);
@@ -138,79 +129,18 @@ class EventLoop {
     return clock_.look();
   }
 
-  // The loop measures one in this many rounds with work: it looks at the clock after each source
-  // that had work. This costs busy rounds 2 ns each on average, and idle rounds nothing.
-  static constexpr uint32_t kRoundsPerMeasure = 16;
-
   // Whether the invariants hold. Threads: its own.
   bool is_valid() const noexcept;
 
  private:
-  struct SourceSlot {
-    PollSource* source = nullptr;
-    uint32_t budget = 0;
-    const char* name = nullptr;
-    SourceCounters* counters = nullptr;
-    HeapOwner asker = {};  // the heap owner at the time the source was added
-  };
-  // Bits of had_work_. Source i has bit kSourcesBit + i; all sources past kLastBit share that bit.
-  static constexpr uint32_t kCallsBit = 0;
-  static constexpr uint32_t kTimersBit = 1;
-  static constexpr uint32_t kSourcesBit = 2;
-  static constexpr uint32_t kLastBit = 63;
-  // Before a sleep the loop asks for the thread's processor time, at most once in this interval.
-  static constexpr uint64_t kCpuLookNs = 10 * kNsPerMs;
-  // How often a busy loop looks at the clock for its timers.
-  static constexpr uint32_t kIterationsPerClock = 16;
-  // Before a sleep that may last this long the loop gives empty pages back.
-  static constexpr uint64_t kLongSleepNs = 10 * kNsPerMs;
-  // After this many failed spins the loop still spins in one idle period of 2^8.
-  static constexpr uint32_t kFailedSpinsMax = 8;
-
-  uint32_t poll_once() noexcept;
-  uint32_t poll_timed(bool is_sample) noexcept;
-  uint32_t run_calls() noexcept;
-  void check_time() noexcept;
-  void count_time() noexcept;
-  void begin_counting() noexcept;
-  void count_work_of_sleeps() noexcept;
-  uint64_t counted_awake_ns() const noexcept;
-  void count_stall(uint32_t bit) noexcept;
-  uint32_t expire_timers() noexcept;
-  void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
-  const char* those_with_work(char* text, size_t text_bytes) const noexcept;
-  void announce_sleep() noexcept;
-  void announce_awake() noexcept;
-  void sleep() noexcept;
-  void return_pages_before(uint64_t deadline_ns) noexcept;
-  uint64_t sleep_deadline_ns() const noexcept;
-  bool spin_pays() noexcept;
-
-  EventLoopOptions options_;
   ThreadOwner owner_;
-  EventLoopCounters own_counters_;
   Doorbell doorbell_;
   LoopCallQueue calls_;
   TimerQueue timers_{owner_};
   TimerQueue own_timers_{owner_};
   LoopClock clock_;
-  Sleeper* sleeper_ = nullptr;
-  std::unique_ptr<SourceSlot[]> sources_;
-  uint32_t source_count_ = 0;
-  uint64_t counted_ns_ = 0;         // time is counted up to here
-  uint64_t cpu_looked_ns_ = 0;      // when the loop last asked for the thread's processor time
-  uint64_t cpu_ns_ = 0;             // the processor time then
-  uint64_t cpu_counted_ns_ = 0;     // the busy and spin time counted by then
-  bool has_fresh_time_ = false;     // nothing ran since the last look at the clock
-  uint32_t rounds_to_measure_ = 0;  // rounds with work until the next measured one
-  StallWatch stall_watch_;
-  bool may_have_pages_ = false;  // empty pages to return: the loop has worked since the last return
-  uint64_t had_work_ = 0;        // since the last look at the clock
-  uint32_t timer_askers_ = 0;    // heap owners of the timers, and of the calls, of that work
-  uint32_t call_askers_ = 0;
-  uint32_t failed_spins_ = 0;  // in a row
-  uint32_t spins_to_skip_ = 0;
   std::atomic<bool> must_stop_{false};
+  std::unique_ptr<LoopRounds> rounds_;  // from create() on
 };
 
 }  // namespace bedplate
