@@ -18,6 +18,7 @@ LoopRounds::LoopRounds(const EventLoopOptions& options, const LoopParts& loop)
     : options_(options),
       loop_(loop),
       counters_(options.counters == nullptr ? own_counters_ : *options.counters),
+      idle_spin_(options.spin_ns),
       sources_(std::make_unique<SourceSlot[]>(options.source_count_max)),
       counted_ns_(loop.clock.now_ns()) {}
 
@@ -27,9 +28,8 @@ bool LoopRounds::is_valid() const noexcept {
     const SourceSlot& slot = sources_[i];
     if (slot.source == nullptr || slot.budget == 0 || slot.name == nullptr) return false;
   }
-  return failed_spins_ <= kFailedSpinsMax && spins_to_skip_ < 1U << kFailedSpinsMax &&
-         rounds_to_measure_ < EventLoopCounters::kRoundsPerMeasure && loop_.timers.is_valid() &&
-         loop_.own_timers.is_valid();
+  return idle_spin_.is_valid() && rounds_to_measure_ < EventLoopCounters::kRoundsPerMeasure &&
+         loop_.timers.is_valid() && loop_.own_timers.is_valid();
 }
 
 void LoopRounds::add_source(PollSource& source, uint32_t budget, const char* name,
@@ -250,16 +250,6 @@ void LoopRounds::sleep() noexcept {
   announce_awake();
 }
 
-// Whether to spin in this idle period. A spin pays if work comes soon. If no work comes, because
-// nobody asks or because the thread that would ask waits for this very core, a spin only keeps the
-// core from others. So each spin that ends in a sleep doubles the number of idle periods without a
-// spin, up to a limit; the first spin that finds work resets it.
-bool LoopRounds::spin_pays() noexcept {
-  if (spins_to_skip_ == 0) return true;
-  --spins_to_skip_;
-  return false;
-}
-
 void LoopRounds::run() noexcept {
   BP_DCHECK(has_sleeper());
   begin_counting();  // create() may be long ago
@@ -268,32 +258,24 @@ void LoopRounds::run() noexcept {
                       .pulse = options_.pulse,
                       .plan = options_.plan},
                      loop_.clock.now_ns());
-  uint64_t spin_until_ns = 0;  // 0: not idle
   uint32_t iterations_to_clock = 0;
   while (!loop_.must_stop.load(std::memory_order_acquire)) {
     const uint32_t work = poll_once();
     has_fresh_time_ = false;
     if (work > 0) {
       may_have_pages_ = true;
-      if (spin_until_ns != 0) failed_spins_ = 0;
-      spin_until_ns = 0;
+      idle_spin_.find_work();
       if (iterations_to_clock-- > 0) continue;
     }
     iterations_to_clock = kIterationsPerClock;
     check_time();
     if (expire_timers() > 0 || work > 0) continue;
-    if (spin_until_ns == 0 && spin_pays()) spin_until_ns = loop_.clock.now_ns() + options_.spin_ns;
-    if (loop_.clock.now_ns() < spin_until_ns) {
+    if (idle_spin_.goes_on(loop_.clock.now_ns())) {
       cpu_relax();
       continue;
     }
-    if (spin_until_ns != 0) {  // it spun in vain
-      spins_to_skip_ = (1U << failed_spins_) - 1;
-      failed_spins_ = std::min(failed_spins_ + 1, kFailedSpinsMax);
-    }
     sleep();
     has_fresh_time_ = true;
-    spin_until_ns = 0;
   }
   count_work_of_sleeps();
 }

@@ -10,7 +10,7 @@
 //       check_time():          look at the clock; count busy or spin time; log a stall
 //       expire_timers():       those that are due, of services and of the runtime; if there were
 //                              some, the next round
-//       idle:                  spin for spin_ns, if spin_pays()
+//       idle:                  spin, while idle_spin.h says so
 //       sleep():
 //         announce_sleep()     the doorbell and each source; from now on producers ring
 //         poll_once()          again: what came before the announcement did not ring
@@ -27,9 +27,8 @@
 // heap.
 //
 // Invariants, which is_valid() looks at, before and after each sleep: 1. Each source is there and
-// has a budget, and there are at most source_count_max. 2. Idle periods without a spin are fewer
-// than 2^kFailedSpinsMax. 3. The next sample is at most kRoundsPerMeasure rounds away. 4. The
-// timers are valid (timer_queue.h).
+// has a budget, and there are at most source_count_max. 2. The next sample is at most
+// kRoundsPerMeasure rounds away. 3. The spin and the timers are valid (idle_spin.h, timer_queue.h).
 #pragma once
 
 #include <atomic>
@@ -39,6 +38,7 @@
 
 #include "alloc/heap_owner.h"
 #include "transport/loop/event_loop.h"
+#include "transport/loop/idle_spin.h"
 #include "transport/loop/shard_plan.h"
 #include "transport/loop/stall_watch.h"
 
@@ -97,8 +97,6 @@ class LoopRounds {
   static constexpr uint32_t kIterationsPerClock = 16;
   // Before a sleep that may last this long the loop gives empty pages back.
   static constexpr uint64_t kLongSleepNs = 10 * kNsPerMs;
-  // After this many failed spins the loop still spins in one idle period of 2^8.
-  static constexpr uint32_t kFailedSpinsMax = 8;
 
   uint32_t poll_once() noexcept;
   uint32_t poll_timed(bool is_sample) noexcept;
@@ -117,12 +115,12 @@ class LoopRounds {
   void sleep() noexcept;
   void return_pages_before(uint64_t deadline_ns) noexcept;
   uint64_t sleep_deadline_ns() const noexcept;
-  bool spin_pays() noexcept;
 
   EventLoopCounters own_counters_;  // used if the options have none
   const EventLoopOptions options_;
   const LoopParts loop_;
   EventLoopCounters& counters_;
+  IdleSpin idle_spin_;
   Sleeper* sleeper_ = nullptr;
   std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;
@@ -137,8 +135,6 @@ class LoopRounds {
   uint64_t had_work_ = 0;        // since the last look at the clock
   OwnerSet timer_askers_ = 0;    // heap owners of the timers, and of the calls, of that work
   OwnerSet call_askers_ = 0;
-  uint32_t failed_spins_ = 0;  // in a row
-  uint32_t spins_to_skip_ = 0;
 };
 
 }  // namespace bedplate
