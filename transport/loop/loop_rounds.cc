@@ -18,9 +18,9 @@ LoopRounds::LoopRounds(const EventLoopOptions& options, const LoopParts& loop)
     : options_(options),
       loop_(loop),
       counters_(options.counters == nullptr ? own_counters_ : *options.counters),
+      awake_time_(counters_, loop.clock.now_ns()),
       idle_spin_(options.spin_ns),
-      sources_(std::make_unique<SourceSlot[]>(options.source_count_max)),
-      counted_ns_(loop.clock.now_ns()) {}
+      sources_(std::make_unique<SourceSlot[]>(options.source_count_max)) {}
 
 bool LoopRounds::is_valid() const noexcept {
   if (source_count_ > options_.source_count_max) return false;
@@ -136,36 +136,8 @@ void LoopRounds::count_stall(uint32_t bit) noexcept {
   if (counters != nullptr) counters->stalls.add(1);
 }
 
-void LoopRounds::count_time() noexcept {
-  const uint64_t passed_ns =
-      loop_.clock.now_ns() - std::exchange(counted_ns_, loop_.clock.now_ns());
-  (had_work_ != 0 ? counters_.busy_ns : counters_.spin_ns).add(passed_ns);
-}
-
-uint64_t LoopRounds::counted_awake_ns() const noexcept {
-  return counters_.busy_ns.read() + counters_.spin_ns.read();
-}
-
-void LoopRounds::begin_counting() noexcept {
-  counted_ns_ = cpu_looked_ns_ = loop_.clock.look();
-  cpu_ns_ = thread_cpu_ns();
-  cpu_counted_ns_ = counted_awake_ns();
-}
-
-// Adds the processor time beyond the counted time to busy_ns. It may add too little: time in which
-// the thread waited for its core is counted as well, and hides some.
-void LoopRounds::count_work_of_sleeps() noexcept {
-  const uint64_t cpu_ns = thread_cpu_ns();
-  const uint64_t had_ns = cpu_ns - std::exchange(cpu_ns_, cpu_ns);
-  const uint64_t counted_ns = counted_awake_ns() - cpu_counted_ns_;
-  if (had_ns > counted_ns) counters_.busy_ns.add(had_ns - counted_ns);
-  cpu_counted_ns_ = counted_awake_ns();
-  cpu_looked_ns_ = loop_.clock.now_ns();
-}
-
 void LoopRounds::check_time() noexcept {
-  loop_.clock.look();
-  count_time();
+  awake_time_.count(loop_.clock.look(), had_work_ != 0);
   if (stall_watch_.is_too_long(loop_.clock.now_ns())) [[unlikely]] {
     char text[256];
     if (stall_watch_.mark_any(loop_.clock.now_ns(), those_with_work(text, sizeof text))) {
@@ -237,11 +209,11 @@ void LoopRounds::sleep() noexcept {
     counters_.sleeps.add(1);
     const uint64_t deadline_ns = sleep_deadline_ns();
     if (may_have_pages_) return_pages_before(deadline_ns);
-    if (loop_.clock.now_ns() - cpu_looked_ns_ >= kCpuLookNs) count_work_of_sleeps();
+    awake_time_.look_before_sleep(loop_.clock.now_ns());
     counters_.is_asleep.set(1);
     sleeper_->sleep_until(deadline_ns);
     counters_.is_asleep.set(0);
-    counted_ns_ = loop_.clock.look();
+    awake_time_.skip(loop_.clock.look());
     stall_watch_.skip(loop_.clock.now_ns());
   } else {
     may_have_pages_ = true;
@@ -252,7 +224,7 @@ void LoopRounds::sleep() noexcept {
 
 void LoopRounds::run() noexcept {
   BP_DCHECK(has_sleeper());
-  begin_counting();  // create() may be long ago
+  awake_time_.begin(loop_.clock.look());  // create() may be long ago
   stall_watch_.begin({.limit_ns = options_.stall_ns,
                       .counters = &counters_.stalled,
                       .pulse = options_.pulse,
@@ -277,7 +249,7 @@ void LoopRounds::run() noexcept {
     sleep();
     has_fresh_time_ = true;
   }
-  count_work_of_sleeps();
+  awake_time_.look_at_cpu(loop_.clock.now_ns());
 }
 
 uint32_t LoopRounds::run_one() noexcept {

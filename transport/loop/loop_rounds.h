@@ -37,6 +37,7 @@
 #include <memory>
 
 #include "alloc/heap_owner.h"
+#include "transport/loop/awake_time.h"
 #include "transport/loop/event_loop.h"
 #include "transport/loop/idle_spin.h"
 #include "transport/loop/shard_plan.h"
@@ -91,8 +92,6 @@ class LoopRounds {
   static constexpr uint32_t kTimersBit = 1;
   static constexpr uint32_t kSourcesBit = 2;
   static constexpr uint32_t kLastBit = 63;
-  // Before a sleep the loop asks for the thread's processor time, at most once in this interval.
-  static constexpr uint64_t kCpuLookNs = 10 * kNsPerMs;
   // How often a busy loop looks at the clock for its timers.
   static constexpr uint32_t kIterationsPerClock = 16;
   // Before a sleep that may last this long the loop gives empty pages back.
@@ -102,10 +101,6 @@ class LoopRounds {
   uint32_t poll_timed(bool is_sample) noexcept;
   uint32_t run_calls() noexcept;
   void check_time() noexcept;
-  void count_time() noexcept;
-  void begin_counting() noexcept;
-  void count_work_of_sleeps() noexcept;
-  uint64_t counted_awake_ns() const noexcept;
   void count_stall(uint32_t bit) noexcept;
   uint32_t expire_timers() noexcept;
   void note_work(uint32_t bit, uint32_t count) noexcept { had_work_ |= uint64_t{count > 0} << bit; }
@@ -120,14 +115,11 @@ class LoopRounds {
   const EventLoopOptions options_;
   const LoopParts loop_;
   EventLoopCounters& counters_;
+  AwakeTime awake_time_;
   IdleSpin idle_spin_;
   Sleeper* sleeper_ = nullptr;
   std::unique_ptr<SourceSlot[]> sources_;
   uint32_t source_count_ = 0;
-  uint64_t counted_ns_ = 0;         // time is counted up to here
-  uint64_t cpu_looked_ns_ = 0;      // when the loop last asked for the thread's processor time
-  uint64_t cpu_ns_ = 0;             // the processor time then
-  uint64_t cpu_counted_ns_ = 0;     // the busy and spin time counted by then
   bool has_fresh_time_ = false;     // nothing ran since the last look at the clock
   uint32_t rounds_to_measure_ = 0;  // rounds with work until the next measured one
   StallWatch stall_watch_;
