@@ -358,7 +358,8 @@ FUZZ_SECONDS ?= 60
 FUZZED_SOURCES := $(filter platform/%,$(LIBRARY_SOURCES)) pinned_pool/audit.cc \
   $(addprefix apps/blockd/,nbd_handshake_output.cc nbd_negotiation.cc) alloc/keyed_cache_datapath.cc \
   $(addprefix transport/loop/,awake_time.cc doorbell.cc event_loop.cc loop_rounds.cc \
-    rate_limit_datapath.cc shard_plan.cc stall_watch.cc time_limit.cc timer_queue.cc) \
+    loop_sources.cc loop_work.cc rate_limit_datapath.cc shard_plan.cc stall_watch.cc \
+    time_limit.cc timer_queue.cc) \
   $(addprefix transport/sockets/,datagram_address.cc ip_address.cc later_answers_datapath.cc \
     stream_input_datapath.cc stream_replies_datapath.cc stream_server_counters.cc \
     stream_session_datapath.cc) \

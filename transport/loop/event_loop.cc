@@ -28,7 +28,7 @@ void EventLoop::add_source(PollSource& source, uint32_t budget, const char* name
                            SourceCounters* counters) noexcept {
   BP_ASSERT(rounds_ != nullptr);
   BP_REQUIRE(!owner_.is_held(), "a source is added to a loop that runs: EventLoop::add_source");
-  rounds_->add_source(source, budget, name, counters);
+  rounds_->sources().add(source, budget, name, counters);
 }
 
 void EventLoop::set_sleeper(Sleeper& sleeper) noexcept {

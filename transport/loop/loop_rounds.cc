@@ -1,46 +1,30 @@
 #include "transport/loop/loop_rounds.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "alloc/thread_heaps.h"
 #include "platform/assert.h"
 #include "platform/clock.h"
+#include "transport/loop/event_loop.h"
 
 namespace bedplate {
 
-// In the log of stalls.
-static constexpr char kCall[] = "a call from another thread";
-static constexpr char kTimer[] = "a timer";
-
 LoopRounds::LoopRounds(const EventLoopOptions& options, const LoopParts& loop)
-    : options_(options),
-      loop_(loop),
+    : loop_(loop),
       counters_(options.counters == nullptr ? own_counters_ : *options.counters),
+      sources_(options.source_count_max),
+      work_(sources_, counters_,
+            {.limit_ns = options.stall_ns,
+             .counters = &counters_.stalled,
+             .pulse = options.pulse,
+             .plan = options.plan}),
       awake_time_(counters_, loop.clock.now_ns()),
-      idle_spin_(options.spin_ns),
-      sources_(std::make_unique<SourceSlot[]>(options.source_count_max)) {}
+      idle_spin_(options.spin_ns) {}
 
 bool LoopRounds::is_valid() const noexcept {
-  if (source_count_ > options_.source_count_max) return false;
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    const SourceSlot& slot = sources_[i];
-    if (slot.source == nullptr || slot.budget == 0 || slot.name == nullptr) return false;
-  }
-  return idle_spin_.is_valid() && rounds_to_measure_ < EventLoopCounters::kRoundsPerMeasure &&
-         loop_.timers.is_valid() && loop_.own_timers.is_valid();
-}
-
-void LoopRounds::add_source(PollSource& source, uint32_t budget, const char* name,
-                            SourceCounters* counters) noexcept {
-  BP_REQUIRE(source_count_ < options_.source_count_max,
-             "more sources are added to a loop than it may have, %u: "
-             "EventLoopOptions::source_count_max",
-             options_.source_count_max);
-  BP_REQUIRE(budget > 0 && name != nullptr,
-             "a source is added without a budget or a name: EventLoop::add_source");
-  sources_[source_count_++] = {&source, budget, name, counters, current_heap_owner()};
+  return rounds_to_measure_ < EventLoopCounters::kRoundsPerMeasure && sources_.is_valid() &&
+         idle_spin_.is_valid() && loop_.timers.is_valid() && loop_.own_timers.is_valid();
 }
 
 void LoopRounds::set_sleeper(Sleeper& sleeper) noexcept {
@@ -52,13 +36,13 @@ void LoopRounds::set_sleeper(Sleeper& sleeper) noexcept {
 uint32_t LoopRounds::poll_once() noexcept {
   BP_DCHECK(loop_.owner.is_held_by_caller());
   const bool is_sample = rounds_to_measure_ == 0 && has_fresh_time_;
-  if (is_sample || stall_watch_.is_timing(loop_.clock.now_ns())) [[unlikely]]
+  if (is_sample || work_.is_timing(loop_.clock.now_ns())) [[unlikely]]
     return poll_timed(is_sample);
-  uint32_t work = run_calls();
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    follow_heap_owner(sources_[i].asker);
-    const uint32_t count = sources_[i].source->poll(sources_[i].budget);
-    note_work(std::min(kSourcesBit + i, kLastBit), count);
+  OwnerSet askers = 0;
+  uint32_t work = run_calls(&askers);
+  for (uint32_t i = 0; i < sources_.count(); ++i) {
+    const uint32_t count = sources_[i].poll();
+    work_.note_source(i, count);
     work += count;
   }
   counters_.iterations.add(1);
@@ -71,27 +55,25 @@ uint32_t LoopRounds::poll_once() noexcept {
 // work counts as a sample, so that an idle loop pays for no clock calls.
 uint32_t LoopRounds::poll_timed(bool is_sample) noexcept {
   BP_DCHECK(!is_sample || (has_fresh_time_ && rounds_to_measure_ == 0));
-  const bool is_each_timed = stall_watch_.is_timing(loop_.clock.now_ns());
+  const bool is_each_timed = work_.is_timing(loop_.clock.now_ns());
   const uint64_t begin_ns = is_sample ? loop_.clock.now_ns() : loop_.clock.read();
   uint64_t before_ns = begin_ns;
-  const auto take_time = [&](uint32_t bit, const char* name, OwnerSet askers = 0) {
+  OwnerSet askers = 0;
+  uint32_t work = run_calls(&askers);
+  if (work > 0 || is_each_timed) {
+    before_ns = loop_.clock.read();
+    if (is_each_timed) work_.mark_calls(before_ns, askers);
+  }
+  for (uint32_t i = 0; i < sources_.count(); ++i) {
+    const LoopSource& source = sources_[i];
+    const uint32_t count = source.poll();
+    work_.note_source(i, count);
+    work += count;
+    if (count == 0 && !is_each_timed) continue;
     const uint64_t after_ns = loop_.clock.read();
-    if (is_each_timed && stall_watch_.mark(after_ns, name, askers)) count_stall(bit);
-    return after_ns - std::exchange(before_ns, after_ns);
-  };
-  const OwnerSet earlier_askers = std::exchange(call_askers_, 0);
-  uint32_t work = run_calls();
-  if (work > 0 || is_each_timed) take_time(kCallsBit, kCall, call_askers_);
-  call_askers_ |= earlier_askers;
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    const SourceSlot& slot = sources_[i];
-    follow_heap_owner(slot.asker);
-    const uint32_t done = slot.source->poll(slot.budget);
-    note_work(std::min(kSourcesBit + i, kLastBit), done);
-    work += done;
-    if (done == 0 && !is_each_timed) continue;
-    const uint64_t took_ns = take_time(kSourcesBit + i, slot.name);
-    if (is_sample && done > 0 && slot.counters != nullptr) slot.counters->round.add(took_ns);
+    if (is_each_timed) work_.mark_source(after_ns, i);
+    const uint64_t took_ns = after_ns - std::exchange(before_ns, after_ns);
+    if (is_sample && count > 0 && source.counters != nullptr) source.counters->round.add(took_ns);
   }
   counters_.iterations.add(1);
   if (work == 0 || !is_sample) return work;
@@ -100,56 +82,18 @@ uint32_t LoopRounds::poll_timed(bool is_sample) noexcept {
   return work;
 }
 
-const char* LoopRounds::those_with_work(char* text, size_t text_bytes) const noexcept {
-  std::snprintf(text, text_bytes, "nothing");
-  size_t used = 0;
-  const auto add = [&](uint32_t bit, const char* name, OwnerSet askers = 0) {
-    if ((had_work_ >> bit & 1) == 0 || used >= text_bytes) return;
-    char services[128] = "";
-    if (options_.plan != nullptr) options_.plan->list(askers, services, sizeof services);
-    used += static_cast<size_t>(std::snprintf(text + used, text_bytes - used, "%s%s%s",
-                                              used == 0 ? "" : ", ", name, services));
-  };
-  add(kTimersBit, kTimer, timer_askers_);
-  add(kCallsBit, kCall, call_askers_);
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    add(std::min(kSourcesBit + i, kLastBit), sources_[i].name);
-  }
-  return text;
-}
-
-uint32_t LoopRounds::run_calls() noexcept {
-  OwnerSet askers = 0;
-  const uint32_t count = loop_.calls.run(&askers);
-  note_work(kCallsBit, count);
+uint32_t LoopRounds::run_calls(OwnerSet* askers) noexcept {
+  const uint32_t count = loop_.calls.run(askers);
   if (count == 0) return 0;
+  work_.note_calls(count, *askers);
   counters_.calls.add(count);
-  call_askers_ |= askers;
   return count;
 }
 
-// Counts a stall of the calls, of the timers or of a source, as `bit` of had_work_ says.
-void LoopRounds::count_stall(uint32_t bit) noexcept {
-  if (bit == kCallsBit) return counters_.call_stalls.add(1);
-  if (bit == kTimersBit) return counters_.timer_stalls.add(1);
-  SourceCounters* counters = sources_[bit - kSourcesBit].counters;
-  if (counters != nullptr) counters->stalls.add(1);
-}
-
 void LoopRounds::check_time() noexcept {
-  awake_time_.count(loop_.clock.look(), had_work_ != 0);
-  if (stall_watch_.is_too_long(loop_.clock.now_ns())) [[unlikely]] {
-    char text[256];
-    if (stall_watch_.mark_any(loop_.clock.now_ns(), those_with_work(text, sizeof text))) {
-      for (uint32_t bit = 0; bit < kSourcesBit + source_count_; ++bit) {
-        if (had_work_ >> std::min(bit, kLastBit) & 1) count_stall(bit);
-      }
-    }
-  }
-  stall_watch_.skip(loop_.clock.now_ns());
-  stall_watch_.look_at_lost(loop_.clock.now_ns());
-  had_work_ = 0;
-  timer_askers_ = call_askers_ = 0;
+  const uint64_t now_ns = loop_.clock.look();
+  awake_time_.count(now_ns, work_.has_any());
+  work_.mark_all(now_ns);
 }
 
 uint32_t LoopRounds::expire_timers() noexcept {
@@ -160,20 +104,14 @@ uint32_t LoopRounds::expire_timers() noexcept {
   has_fresh_time_ = count == 0;
   if (count == 0) return 0;
   may_have_pages_ = true;
-  timer_askers_ |= of_services | of_runtime;
-  note_work(kTimersBit, count);
-  if (stall_watch_.is_timing(loop_.clock.now_ns()) &&
-      stall_watch_.mark(loop_.clock.read(), kTimer, of_services | of_runtime)) {
-    count_stall(kTimersBit);
-  }
+  const OwnerSet askers = of_services | of_runtime;
+  work_.note_timers(count, askers);
+  if (work_.is_timing(loop_.clock.now_ns())) work_.mark_timers(loop_.clock.read(), askers);
   return count;
 }
 
 uint64_t LoopRounds::sleep_deadline_ns() const noexcept {
-  uint64_t limit_ns = PollSource::kUnlimitedNs;
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    limit_ns = std::min(limit_ns, sources_[i].source->sleep_max_ns());
-  }
+  const uint64_t limit_ns = sources_.sleep_max_ns();
   const uint64_t timer_ns =
       std::min(loop_.timers.next_deadline_ns(), loop_.own_timers.next_deadline_ns());
   if (limit_ns == PollSource::kUnlimitedNs) return timer_ns;
@@ -190,14 +128,11 @@ void LoopRounds::announce_sleep() noexcept {
   has_fresh_time_ = false;  // announcing takes its time
   // The doorbell first: a source may have another thread that rings it.
   loop_.doorbell.announce_sleep();
-  for (uint32_t i = 0; i < source_count_; ++i) {
-    follow_heap_owner(sources_[i].asker);  // it may start a watch
-    sources_[i].source->announce_sleep();
-  }
+  sources_.announce_sleep();
 }
 
 void LoopRounds::announce_awake() noexcept {
-  for (uint32_t i = 0; i < source_count_; ++i) sources_[i].source->announce_awake();
+  sources_.announce_awake();
   loop_.doorbell.announce_awake();
 }
 
@@ -213,8 +148,9 @@ void LoopRounds::sleep() noexcept {
     counters_.is_asleep.set(1);
     sleeper_->sleep_until(deadline_ns);
     counters_.is_asleep.set(0);
-    awake_time_.skip(loop_.clock.look());
-    stall_watch_.skip(loop_.clock.now_ns());
+    const uint64_t now_ns = loop_.clock.look();
+    awake_time_.skip(now_ns);
+    work_.skip(now_ns);
   } else {
     may_have_pages_ = true;
     check_time();
@@ -224,12 +160,9 @@ void LoopRounds::sleep() noexcept {
 
 void LoopRounds::run() noexcept {
   BP_DCHECK(has_sleeper());
-  awake_time_.begin(loop_.clock.look());  // create() may be long ago
-  stall_watch_.begin({.limit_ns = options_.stall_ns,
-                      .counters = &counters_.stalled,
-                      .pulse = options_.pulse,
-                      .plan = options_.plan},
-                     loop_.clock.now_ns());
+  const uint64_t begin_ns = loop_.clock.look();  // create() may be long ago
+  awake_time_.begin(begin_ns);
+  work_.begin(begin_ns);
   uint32_t iterations_to_clock = 0;
   while (!loop_.must_stop.load(std::memory_order_acquire)) {
     const uint32_t work = poll_once();

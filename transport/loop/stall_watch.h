@@ -30,7 +30,7 @@ struct StallWatchOptions {
   const ShardPlan* plan = nullptr;  // names the shard and its services
 };
 
-// Threads: the loop's, but for the constructor. Only EventLoop uses it.
+// Threads: the loop's, but for the constructor. Only LoopWork uses it.
 class StallWatch {
  public:
   // After a stall each source is timed for this long.
