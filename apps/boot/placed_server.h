@@ -58,9 +58,9 @@ struct PlacedServerPlan {
   // Further carves of the service for each of `shards`, before the connections of that shard and in
   // their segment: a pool has few segments. Empty: none.
   std::vector<std::vector<CarvePlan>> carves = {};
-  bool has_words = false;              // StreamServerOptions::refusals has functions
-  bool replaces_idle = false;          // as StreamServerOptions
-  bool is_traced = false;              // the service plans traces (ServicePlan::trace)
+  bool has_words = false;      // StreamServerOptions::refusals has functions
+  bool replaces_idle = false;  // as StreamServerOptions
+  bool is_traced = false;      // the service plans traces (ServicePlan::trace)
 };
 
 // The StreamServerCounters of a struct that is one, or has one as its member `clients`.

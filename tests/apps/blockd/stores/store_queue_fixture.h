@@ -35,7 +35,7 @@ class StoreQueueFixture : public Utest {
   std::unique_ptr<LaneMemory> lanes = std::make_unique<LaneMemory>();
   BlockRequestFifo* requests = nullptr;
   BlockRequestFifo* replies = nullptr;
-  EventLoop loop;  // tells the time
+  EventLoop loop;       // tells the time
   VolumeLanes ends[1];  // of the service
   VolumeService service;
   std::vector<std::span<std::byte>> memory;
