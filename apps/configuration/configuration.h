@@ -70,7 +70,8 @@ struct LimitSettings {
 struct EventLoopSettings {
   SocketBackendChoice sockets = SocketBackendChoice::kIoUringOrEpoll;
   uint32_t spin_us = 50;
-  uint32_t stall_ms = 100;  // 0: off
+  uint32_t stall_ms = 100;    // 0: off
+  bool shared_cores = false;  // several shards may have the same core
 };
 
 struct ShardSettings {

@@ -1,5 +1,8 @@
 #include "apps/configuration/configuration_checks.h"
 
+#include <map>
+#include <string>
+
 #include "apps/configuration/configuration_part.h"
 #include "apps/configuration/configuration_words.h"
 
@@ -92,6 +95,27 @@ void check_pool(ReadTable& file, const PoolSettings& pool) {
                      format_bytes(below + page).text);
 }
 
+// Refuses shards that have the core of an earlier one, unless cores may be shared.
+void check_cores(ReadTable& file, const Configuration& all) {
+  if (all.event_loop.shared_cores) return;
+  for (const char* key : {"event_loop", "event_loop.shared_cores", "shard", "shard.cpu"}) {
+    if (file.was_refused(key)) return;
+  }
+  const TomlNode* shards = tables_of(file, "shard", all.shards.size());
+  if (shards == nullptr) return;
+  std::map<int, uint32_t> lines;  // of each core, where the first shard names it
+  for (size_t i = 0; i < all.shards.size(); ++i) {
+    const TomlPosition position = find_child(shards->children[i], "cpu")->position;
+    const auto [first, is_new] = lines.emplace(all.shards[i].cpu, position.line);
+    if (is_new) continue;
+    file.refuse_at(position,
+                   "\"cpu\" " + std::to_string(first->first) +
+                       " is already used by the [[shard]] at line " + std::to_string(first->second),
+                   "expected a different one: each [[shard]] has its own, unless shared_cores is "
+                   "true in [event_loop]");
+  }
+}
+
 // The spare places of each process are members of its group.
 // Called for each value that is tried, so it adds to what is configured.
 void add_spare_members(Configuration& all) {
@@ -122,6 +146,7 @@ void complete_messages(ReadTable& file, Configuration& all) {
 
 void check_across_tables(ReadTable& file, Configuration& all) {
   check_pool(file, all.pool);
+  check_cores(file, all);
   check_processes_with_verbs(file);
   check_parts(file, all);
   add_spare_members(all);

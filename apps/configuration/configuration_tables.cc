@@ -113,6 +113,9 @@ static void describe(ConfigurationTable& table, EventLoopSettings& settings) {
   table.integer("stall_ms", &settings.stall_ms, 0, 600'000)
       .help("A step that occupies a shard for longer, in milliseconds, is logged by name and "
             "counted as a stall; 0: no step is.");
+  table.boolean("shared_cores", &settings.shared_cores)
+      .help("Several shards may have the same `cpu`, to try a configuration on a machine with "
+            "fewer cores ([operations.md](operations.md#cores)).");
 }
 
 static void describe(ConfigurationTable& table, ShardSettings& settings) {
@@ -122,9 +125,8 @@ static void describe(ConfigurationTable& table, ShardSettings& settings) {
       .help("The name of this shard in other keys and in counters.");
   table.integer("cpu", &settings.cpu, 0, 1023)
       .required()
-      .unique()
-      .help("The core that the shard's thread is pinned to. The thread polls, so no two shards "
-            "share a core.");
+      .help("The core that the shard's thread is pinned to. The thread polls, so each shard has a "
+            "core of its own, unless `event_loop.shared_cores` is true.");
 }
 
 static void describe(ConfigurationTable& table, GroupSettings& settings) {

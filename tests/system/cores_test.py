@@ -3,15 +3,16 @@
 import contextlib
 import os
 
-from harness import Skip, expect, expect_in, read_text, test, wait_for
+from harness import Skip, expect, expect_in, read_text, test, to_toml, wait_for
+import raw_nbd as nbd
 
 
-def shard_thread(appliance):
+def shard_thread(appliance, name="main"):
     """The number of the shard's thread, which has the shard's name."""
     folder = f"/proc/{appliance.pid}/task"
     found = [int(task) for task in os.listdir(folder)
-             if read_text(f"{folder}/{task}/comm") == "main\n"]
-    expect(len(found), 1, "the threads of the shard main")
+             if read_text(f"{folder}/{task}/comm") == f"{name}\n"]
+    expect(len(found), 1, f"the threads of the shard {name}")
     return found[0]
 
 
@@ -42,6 +43,24 @@ def a_shard_that_was_moved_is_pinned_again(box):
     wait_for(lambda: counted(appliance) == (1, 0), "the move to be counted")
     expect_in(f"keeping shard main on core {cpu}: its thread had been moved away, and was pinned "
               "again; find what changes the cpuset", appliance.log_text(), "the log")
+    appliance.stop()
+
+
+@test()
+def shards_share_a_core_if_the_file_says_so(box):
+    configuration = box.configuration()
+    configuration["pool"]["pages"] = "4 KiB"
+    cpu = configuration["shard"][0]["cpu"]
+    configuration["shard"].append({"name": "second", "cpu": cpu})
+    done = box.bedplate("check", box.write("refused.toml", to_toml(configuration)), expect_code=2)
+    expect_in("unless shared_cores is true in [event_loop]", done.stderr, "what check says")
+    configuration.setdefault("event_loop", {})["shared_cores"] = True
+    appliance = box.appliance(configuration)
+    for shard in ("main", "second"):
+        expect(os.sched_getaffinity(shard_thread(appliance, shard)), {cpu}, f"where {shard} may run")
+    client = nbd.connect(box, appliance)
+    client.write(0, b"data")
+    expect(client.read(0, 4), b"data", "what is read on two shards")
     appliance.stop()
 
 

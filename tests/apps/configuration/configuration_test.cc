@@ -370,8 +370,8 @@ TEST(Configuration, RefusesMissingKeysAtTheirTable) {
           4, "");
   REFUSED("f:5:1: \"name\" is missing in [[shard]]; expected name: 1..32 of a-z, 0-9 and -, unique",
           6, "");
-  REFUSED("f:5:1: \"cpu\" is missing in [[shard]]; expected integer: 0..1023, unique", 7, "");
-  REFUSED("f:8:1: \"cpu\" is missing in [[shard]]; expected integer: 0..1023, unique", 7,
+  REFUSED("f:5:1: \"cpu\" is missing in [[shard]]; expected integer: 0..1023", 7, "");
+  REFUSED("f:8:1: \"cpu\" is missing in [[shard]]; expected integer: 0..1023", 7,
           "cpu = 0\n[[shard]]\nname = \"second\"");
   REFUSED("f:8:1: \"listen\" is missing in [blockd]; expected list of addresses: 1..8 addresses, "
           "unique",

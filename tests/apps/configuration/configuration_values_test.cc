@@ -52,7 +52,7 @@ TEST(ConfigurationValues, RefusesPaths) {
 }
 
 TEST(ConfigurationValues, RefusesIntegers) {
-  const std::string cure = "; expected integer: 0..1023, unique";
+  const std::string cure = "; expected integer: 0..1023";
   REFUSED("f:7:7: \"cpu\" is a string" + cure, 7, "cpu = \"0\"");
   REFUSED("f:7:7: \"cpu\" is a floating-point number" + cure, 7, "cpu = 0.0");
   REFUSED("f:7:7: \"cpu\" is -1" + cure, 7, "cpu = -1");
@@ -179,9 +179,6 @@ TEST(ConfigurationValues, RefusesWhatIsTaken) {
   REFUSED("f:9:8: \"name\" \"main\" is already used by the [[shard]] at line 6; expected a "
           "different one: each [[shard]] has its own",
           7, "cpu = 0\n[[shard]]\nname = \"main\"\ncpu = 1");
-  REFUSED("f:10:7: \"cpu\" 0 is already used by the [[shard]] at line 7; expected a different one: "
-          "each [[shard]] has its own",
-          7, "cpu = 0\n[[shard]]\nname = \"second\"\ncpu = 0");
   REFUSED("f:14:8: \"name\" \"ram0\" is already used by the [[blockd.volume]] at line 11; expected "
           "a different one: each [[blockd.volume]] has its own",
           12, "bytes = 4096\n[[blockd.volume]]\nname = \"ram0\"\nbytes = 4096");
@@ -192,6 +189,25 @@ TEST(ConfigurationValues, RefusesWhatIsTaken) {
   ACCEPTED(
       file_with({{11, "name = \"" + stem + "a\""},
                  {12, "bytes = 4096\n[[blockd.volume]]\nname = \"" + stem + "b\"\nbytes = 4096"}}));
+}
+
+TEST(ConfigurationValues, ShardsShareACoreOnlyIfTheFileSaysSo) {
+  const std::string second = "cpu = 0\n[[shard]]\nname = \"second\"\ncpu = 0";
+  REFUSED("f:10:7: \"cpu\" 0 is already used by the [[shard]] at line 7; expected a different one: "
+          "each [[shard]] has its own, unless shared_cores is true in [event_loop]",
+          7, second);
+  LONGS_EQUAL(2, refusals(file_with(7, second + "\n[[shard]]\nname = \"third\"\ncpu = 0")).size());
+  // The table may come before or after the shards.
+  for (const size_t line : {size_t{4}, size_t{12}}) {
+    const std::string table = kLines[line - 1] + std::string("\n[event_loop]\nshared_cores = ");
+    const auto both = parsed(file_with({{line, table + "true"}, {7, second}}));
+    LONGS_EQUAL(2, both.shards.size());
+    LONGS_EQUAL(both.shards[0].cpu, both.shards[1].cpu);
+    CHECK(both.event_loop.shared_cores);
+    LONGS_EQUAL(1, refusals(file_with({{line, table + "false"}, {7, second}})).size());
+    // A value that is refused itself is the only problem.
+    LONGS_EQUAL(1, refusals(file_with({{line, table + "1"}, {7, second}})).size());
+  }
 }
 
 TEST(ConfigurationValues, RefusesUnknownShards) {
