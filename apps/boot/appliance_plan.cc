@@ -336,7 +336,10 @@ Result<AppliancePlan> plan_appliance(const Configuration& configuration) {
   budget.unit = smallest_page(settings.pages);
   budget.boot_bytes = plan_boot_bytes(configuration, services);
   budget.boot_page = boot_page();
-  budget.heap_min_bytes = std::max(settings.heap_min_bytes, kHeapReserveBytes + kHeapBytesMin);
+  // The thread of each shard takes a unit of the heap with its first request.
+  const uint64_t thread_bytes = configuration.shards.size() * kHeapGranularityBytes;
+  budget.heap_min_bytes =
+      std::max(settings.heap_min_bytes, kHeapReserveBytes + std::max(kHeapBytesMin, thread_bytes));
   for (const ServiceNeeds& service : services) {
     budget.heap_min_bytes += service.heap_bytes + sum_of_carves(service.kept_heaps);
   }

@@ -77,7 +77,8 @@ static void describe(ConfigurationTable& table, PoolSettings& settings) {
       .help("The guard against unmapping memory of the sealed pool: the kernel where it can, or "
             "also a seccomp filter ([pool.md](pool.md)).");
   table.size("heap_min_bytes", &settings.heap_min_bytes, 0, kSizeMaxBytes)
-      .help("The least size of the heap, which gets all memory that no service plans.");
+      .help("The least size of the heap, which gets all memory that no service plans; never less "
+            "than 8 MiB and 4 MiB for each shard.");
   table.choice("heap_pages", &settings.heap_pages, kPageChoices)
       .otherwise("those of the pool")
       .help("The page size of the heap.");

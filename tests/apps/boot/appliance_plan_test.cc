@@ -399,3 +399,14 @@ TEST(AppliancePlan, TheHeapIsNeverLessThanItsMinimumNorThanTwoOfItsUnits) {
   CHECK(!made.ok());
   CHECK(std::strncmp("heap needs ", made.error().answer, 11) == 0);
 }
+
+TEST(AppliancePlan, TheHeapHasAUnitForTheThreadOfEachShard) {
+  configuration.services.clear();
+  configuration.pool.heap_min_bytes = 0;
+  configuration.shards.clear();
+  for (int i = 0; i < 64; ++i) configuration.shards.push_back({"s" + std::to_string(i), i});
+  configuration.pool.bytes = boot_segment_bytes() + kHeapReserveBytes + 64 * kHeapGranularityBytes;
+  STRCMP_EQUAL("", refusal().c_str());
+  configuration.pool.bytes -= 2 * kMiB;
+  STRCMP_CONTAINS("heap needs 276824064 bytes", refusal().c_str());
+}
