@@ -37,23 +37,30 @@ std::vector<KvShare> KvService::shares() const {
   return parts;
 }
 
+// The errors name the sizes that would do: nobody has to divide by the number of shards.
 Result<void> KvService::check() const {
   const size_t shard_count = placed().size();
   const uint64_t cache_bytes = shares().front().cache_bytes;
   if (cache_bytes < kMiB) {
     return configuration_error_while("checking cache_bytes in [kvd]")
         .set_answer("each of %zu shards would have less than 1 MiB", shard_count)
-        .set_cure("raise it, or name fewer shards");
+        .set_cure("set it to \"%s\" or more, or name fewer shards",
+                  format_bytes(shard_count * kMiB).text);
   }
-  if (settings_.value_bytes_max > cache_bytes / 4) {
-    const bool is_one = shard_count == 1;
-    return configuration_error_while("checking value_max_bytes in [kvd]")
-        .set_answer(is_one ? "it is more than a quarter of the cache"
-                           : "it is more than a quarter of the cache of a shard")
-        .set_cure(is_one ? "raise cache_bytes, or lower value_max_bytes"
-                         : "raise cache_bytes, lower value_max_bytes, or name fewer shards");
+  if (settings_.value_bytes_max <= cache_bytes / 4) return {};
+  Error error = configuration_error_while("checking value_max_bytes in [kvd]");
+  if (shard_count == 1) {
+    return error.set_answer("it is more than a quarter of the cache")
+        .set_cure("raise cache_bytes, or lower value_max_bytes");
   }
-  return {};
+  const uint64_t least_bytes = shard_count * align_up(4 * settings_.value_bytes_max, 4 * kKiB);
+  const uint64_t most_bytes = align_down(cache_bytes / 4, kKiB);
+  return error
+      .set_answer("it is %s, more than a quarter of the cache of each of %zu shards",
+                  format_bytes(settings_.value_bytes_max).text, shard_count)
+      .set_cure("set cache_bytes to \"%s\" or more, set value_max_bytes to \"%s\" or less, or name "
+                "fewer shards",
+                format_bytes(least_bytes).text, format_bytes(most_bytes).text);
 }
 
 Result<void> KvService::plan(ServicePlan& plan) {

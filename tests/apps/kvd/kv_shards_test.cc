@@ -34,6 +34,10 @@ TEST_GROUP(KvShards) {
     return tables() + "[[kvd.listener]]\naddress = \"tcp:127.0.0.1:11211\"\nlimits = { " + limits +
            " }\n";
   }
+  static std::string two_shards(const char* cache, const char* value) {
+    return tables(std::string("shards = [\"front\", \"back\"]\ncache_bytes = \"") + cache +
+                  "\"\nvalue_max_bytes = \"" + value + "\"\n");
+  }
   // The counter of one shard, or the sum.
   uint64_t counter(const char* name, const char* shard = "") {
     return appliance.counter("kvd", name, shard).value();
@@ -204,18 +208,36 @@ TEST(KvShards, AShardThatIsFullBesideAnEmptyOneIsTold) {
 
 TEST(KvShards, RefusesPartsThatAreTooSmall) {
   STRCMP_CONTAINS(
-      "checking cache_bytes in [kvd]: each of 2 shards would have less than 1 MiB; raise it, or "
-      "name fewer shards",
+      "checking cache_bytes in [kvd]: each of 2 shards would have less than 1 MiB; set it to \"2 "
+      "MiB\" or more, or name fewer shards",
       appliance.plan(tables("shards = [\"front\", \"back\"]\ncache_bytes = \"1 MiB\"\n")).c_str());
 }
 
 TEST(KvShards, RefusesValuesThatAPartCannotHold) {
-  STRCMP_CONTAINS("it is more than a quarter of the cache of a shard; raise cache_bytes, lower "
-                  "value_max_bytes, or name fewer shards",
-                  appliance
-                      .plan(tables("shards = [\"front\", \"back\"]\ncache_bytes = \"4 MiB\"\n"
-                                   "value_max_bytes = \"1 MiB\"\n"))
-                      .c_str());
+  STRCMP_CONTAINS(
+      "it is 1 MiB, more than a quarter of the cache of each of 2 shards; set "
+      "cache_bytes to \"8 MiB\" or more, set value_max_bytes to \"512 KiB\" or less, or "
+      "name fewer shards",
+      appliance.plan(two_shards("4 MiB", "1 MiB")).c_str());
+}
+
+TEST(KvShards, TakesTheCacheThatARefusalNames) {
+  STRCMP_EQUAL("", appliance.plan(two_shards("8 MiB", "1 MiB")).c_str());
+}
+
+TEST(KvShards, TakesTheValuesThatARefusalNames) {
+  STRCMP_EQUAL("", appliance.plan(two_shards("4 MiB", "512 KiB")).c_str());
+}
+
+TEST(KvShards, OnSixtyFourSayWhichSizesTheyNeed) {
+  std::string text = "[kvd]\nlisten = [\"tcp:127.0.0.1:11211\"]\n";
+  for (int i = 0; i < 64; ++i) {
+    const std::string number = std::to_string(i);
+    text += "[[shard]]\nname = \"s" + number + "\"\ncpu = " + number + "\n";
+  }
+  STRCMP_CONTAINS("it is 1 MiB, more than a quarter of the cache of each of 64 shards; set "
+                  "cache_bytes to \"256 MiB\" or more, set value_max_bytes to \"256 KiB\" or less",
+                  appliance.plan(text).c_str());
 }
 
 TEST(KvShards, RefusesAShardThatIsNamedTwice) {
