@@ -169,8 +169,9 @@ bytes = {volume_bytes}
 
 
 def service_config(directory, name, shards, pool_bytes, sockets, tables, enforce="kernel",
-                   **appliance):
-    """Writes a configuration with the `tables` of services and returns its path."""
+                   event_loop="", **appliance):
+    """Writes a configuration with the `tables` of services and returns its path. `event_loop`:
+    further lines of that table."""
     more = "".join(f"{key} = {value}\n" for key, value in appliance.items())
     shard_tables = "".join(f'[[shard]]\nname = "{shard}"\ncpu = {cpu}\n' for shard, cpu in shards)
     path = os.path.join(directory, f"{name}.toml")
@@ -184,7 +185,7 @@ pages = "2 MiB"
 enforce = "{enforce}"
 [event_loop]
 sockets = "{sockets}"
-{shard_tables}{tables}""")
+{event_loop}{shard_tables}{tables}""")
     return path
 
 

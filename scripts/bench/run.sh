@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and runs benchmarks.
 # Usage: run.sh [nbd|store|nvme|kvd|relay|ports|boot|pool|alloc|message|fifo|verbs|trace|watch|
-#               report [OPTION...]]; run.sh quick|base
+#               scale|report [OPTION...]]; run.sh quick|base
 #
 # Without a name it runs all, and writes one report: build/bench/report.html. `quick` runs a short
 # version of each, in five minutes; `base` only the benchmarks that compare with another tree.
@@ -15,7 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$here/../../build/bench
 python=/usr/bin/python3
 mkdir -p "$build"
-for name in bare_server bare_zero bare_kv_server kvd_client nbd_client \
+for name in bare_server bare_zero bare_kv_server kvd_client nbd_client replay_client \
             datagram_probe bare_relay; do
   ${CC:-gcc} -O2 -Wall -Wextra -Wconversion -Wshadow -Werror -pthread \
     -o "$build/$name" "$here/$name.c" -luring
@@ -72,7 +72,7 @@ bench() { # NAME OPTION...
 case ${1-} in '' | quick | base) rm -f "$build"/*.json ;; esac
 case ${1-} in
   nbd | store | nvme | kvd | relay | ports | boot | pool | alloc | message | fifo | verbs | trace | \
-    watch)
+    watch | scale)
     bench "$@" ;;
   report) ;;
   base)
@@ -92,7 +92,8 @@ case ${1-} in
     bench kvd --rounds 1 --seconds 0.5
     bench relay --rounds 1 --seconds 0.3
     bench ports --rounds 2 --seconds 0.5 ;;
-  '') for name in fifo pool boot alloc message nbd store nvme kvd relay ports verbs trace watch; do
+  '') for name in fifo pool boot alloc message nbd store nvme kvd relay ports verbs trace watch \
+               scale; do
     bench "$name"
   done ;;
   *) sed -n '3,4s/^# //p' "$0" >&2; exit 2 ;;
