@@ -154,7 +154,7 @@ void Session::execute_here() noexcept {
       return answer_outcome(Work::kFlush, Outcome::kDone);
     case Verb::kVersion:
       say("VERSION ");
-      say(kVersion);
+      say(kServerVersion);
       return say(kLineEnd);
     case Verb::kVerbosity: return answer("OK\r\n");
     case Verb::kStats: return answer_stats();

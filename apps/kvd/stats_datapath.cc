@@ -74,7 +74,7 @@ constexpr Stat kStats[] = {
     level("uptime",
           [](const Source& from) { return (from.now_ns - from.facts.started_ns) / kNsPerSecond; }),
     level("time", [](const Source&) { return static_cast<uint64_t>(std::time(nullptr)); }),
-    constant("version", kVersion),
+    constant("version", kServerVersion),
     level("pointer_size", [](const Source&) -> uint64_t { return 8 * sizeof(void*); }),
     level("max_connections", [](const Source& from) { return from.facts.connections_max; }),
     of_clients<&S::connections_open>("curr_connections", false),

@@ -16,7 +16,7 @@
 
 namespace bedplate::kvd {
 
-inline constexpr std::string_view kVersion = "1.0.0-bedplate";
+inline constexpr std::string_view kServerVersion = "1.0.0-bedplate";
 
 // Constants while kvd runs.
 struct Facts {
