@@ -20,8 +20,12 @@ int usable_cpu_count() noexcept {
 }
 
 bool cpu_is_usable(int cpu) noexcept {
+  if (cpu < 0 || cpu >= CPU_SETSIZE) return false;
   const cpu_set_t cpus = allowed_cpus();
-  return cpu >= 0 && cpu < CPU_SETSIZE && CPU_ISSET(static_cast<unsigned>(cpu), &cpus);
+  if (CPU_ISSET(static_cast<unsigned>(cpu), &cpus)) return true;
+  if (!pin_this_thread(cpu).ok()) return false;
+  sched_setaffinity(0, sizeof cpus, &cpus);
+  return true;
 }
 
 Result<void> pin_this_thread(int cpu) noexcept { return pin_thread(0, cpu); }

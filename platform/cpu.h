@@ -14,7 +14,9 @@ namespace bedplate {
 // inventory): in a pinned thread 1, so ask before pinning.
 int usable_cpu_count() noexcept;
 
-// Whether core `cpu` exists and the calling thread may run on it.
+// Whether core `cpu` exists and the calling thread may be pinned to it. The thread's mask need not
+// have it: masks leave out the cores that isolcpus= isolates, until a thread is pinned to one. So
+// the kernel is asked, by pinning the thread for a moment.
 bool cpu_is_usable(int cpu) noexcept;
 
 // Pins the calling thread to core `cpu`. Errors (kSystem): there is no such core, or this process

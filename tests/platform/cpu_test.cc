@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "CppUTest/TestHarness.h"
+#include "tests/support/skip.h"
 
 using namespace bedplate;
 
@@ -14,6 +15,13 @@ int first_usable_cpu() {
   int cpu = 0;
   while (!cpu_is_usable(cpu)) ++cpu;
   return cpu;
+}
+
+cpu_set_t mask_of_this_thread() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  LONGS_EQUAL(0, sched_getaffinity(0, sizeof cpus, &cpus));
+  return cpus;
 }
 
 // Runs `body` in a separate thread, so that the test runner itself is not pinned.
@@ -26,14 +34,29 @@ void in_thread(const Body& body) {
 
 TEST_GROUP(Cpu){};
 
-TEST(Cpu, UsableOnesAreThoseOfTheAffinityMask) {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  LONGS_EQUAL(0, sched_getaffinity(0, sizeof cpus, &cpus));
+TEST(Cpu, ThoseOfTheAffinityMaskAreUsable) {
+  const cpu_set_t cpus = mask_of_this_thread();
   LONGS_EQUAL(CPU_COUNT(&cpus), usable_cpu_count());
-  int usable = 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) usable += cpu_is_usable(cpu);
-  LONGS_EQUAL(usable_cpu_count(), usable);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(static_cast<unsigned>(cpu), &cpus)) CHECK(cpu_is_usable(cpu));
+  }
+}
+
+// The kernel leaves isolated cores out of all masks, but lets them pin threads there.
+TEST(Cpu, OneOutsideTheMaskIsUsableIfAThreadMayBePinnedToIt) {
+  if (usable_cpu_count() < 2) BP_SKIP("there is one core");
+  const int cpu = first_usable_cpu();
+  int other = cpu + 1;
+  while (!cpu_is_usable(other)) ++other;
+  bool is_usable = false;
+  bool stays = false;
+  in_thread([&] {
+    if (!pin_this_thread(cpu).ok()) return;
+    is_usable = cpu_is_usable(other);
+    stays = is_pinned(0, cpu);
+  });
+  CHECK(is_usable);
+  CHECK(stays);
 }
 
 TEST(Cpu, ThoseThatDoNotExistAreNotUsable) {
