@@ -13,28 +13,28 @@ namespace {
 
 // hold_thread_heaps() comes first: it blocks this thread's signals, because handlers may call
 // fork().
-void prepare() noexcept {
+void hold_heaps() noexcept {
   hold_thread_heaps();
   hold_owner_names();
   hold_metadata_zone();
 }
 
-void go_on() noexcept {
+void release_heaps() noexcept {
   release_metadata_zone();
   release_owner_names();
   release_thread_heaps();
 }
 
-void begin_as_child() noexcept {
+void release_in_child() noexcept {
   forget_other_threads();
   forget_segment_readers();
-  go_on();
+  release_heaps();
 }
 
 }  // namespace
 
 void keep_copies_whole() noexcept {
-  const int outcome = pthread_atfork(&prepare, &go_on, &begin_as_child);
+  const int outcome = pthread_atfork(&hold_heaps, &release_heaps, &release_in_child);
   BP_ASSERT(outcome == 0);
 }
 
