@@ -8,9 +8,10 @@
 namespace bedplate {
 namespace {
 
-// The shards on the node of the volume's drive; all, if none is there.
+// The shard that the volume names; else the shards on the node of its drive; all, if none is there.
 std::vector<uint32_t> candidates_of(const VolumeWish& volume,
                                     std::span<const VolumeShardChoice> choices) {
+  if (volume.shard.has_value()) return {*volume.shard};
   std::vector<uint32_t> near, all;
   for (const VolumeShardChoice& choice : choices) {
     all.push_back(choice.shard);
@@ -26,7 +27,7 @@ std::vector<uint32_t> choose_volume_shards(std::span<const VolumeWish> volumes,
   BP_ASSERT(!choices.empty());
   std::vector<HomeWish> wishes;
   for (const VolumeWish& volume : volumes) {
-    wishes.push_back({.shard = volume.shard, .candidates = candidates_of(volume, choices)});
+    wishes.push_back({.candidates = candidates_of(volume, choices)});
   }
   return choose_homes(wishes);
 }

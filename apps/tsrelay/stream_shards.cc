@@ -14,13 +14,15 @@
 namespace bedplate {
 namespace {
 
+using Shards = std::vector<uint32_t>;
+
 constexpr uint32_t kShardOfProcesses = 0;  // the only one that processes reach
 
 // The choice for each stream depends on these, too.
 struct Surroundings {
   const Configuration& configuration;
   const Service& relay;
-  std::vector<uint32_t> shards;  // for streams that name none
+  Shards shards;  // for streams that name none
 };
 
 // The first network of the stream that is not on `shard`; empty: all are.
@@ -37,26 +39,26 @@ std::string missing_network(const Surroundings& around, const RelayStreamSetting
   return "";
 }
 
-Result<HomeWish> wish_of_named(const Surroundings& around, const RelayStreamSettings& stream) {
+Result<Shards> named_shard(const Surroundings& around, const RelayStreamSettings& stream) {
   const uint32_t shard = *stream.shard;
   const std::string missing = missing_network(around, stream, shard);
-  if (missing.empty()) return HomeWish{.shard = shard, .load = stream.load_bytes()};
+  if (missing.empty()) return Shards{shard};
   BP_ASSERT(shard < around.configuration.shards.size());
   return refused(stream, "shard = \"" + around.configuration.shards[shard].name + "\"",
                  ("its network " + missing + " has no queue on this shard").c_str(),
                  ("add it to shards of the [[port]] " + missing + ", or choose another").c_str());
 }
 
-Result<HomeWish> wish_of(const Surroundings& around, const RelayStreamSettings& stream) {
-  if (stream.shard.has_value()) return wish_of_named(around, stream);
-  HomeWish wish = {.load = stream.load_bytes()};
+Result<Shards> candidates_of(const Surroundings& around, const RelayStreamSettings& stream) {
+  if (stream.shard.has_value()) return named_shard(around, stream);
+  Shards candidates;
   bool is_any_reachable = false;
   for (const uint32_t shard : around.shards) {
     if (stream.readers > 0 && shard != kShardOfProcesses) continue;
     is_any_reachable = true;
-    if (missing_network(around, stream, shard).empty()) wish.candidates.push_back(shard);
+    if (missing_network(around, stream, shard).empty()) candidates.push_back(shard);
   }
-  if (!wish.candidates.empty()) return wish;
+  if (!candidates.empty()) return candidates;
   if (!is_any_reachable) {
     return refused(stream, "readers",
                    "processes reach the first shard alone, and shards in [tsrelay] lacks it",
@@ -78,8 +80,8 @@ Result<std::vector<uint32_t>> choose_stream_shards(const RelaySettings& settings
   }
   std::vector<HomeWish> wishes;
   for (const RelayStreamSettings& stream : settings.streams) {
-    BP_TRY_ASSIGN(auto wish, wish_of(around, stream));
-    wishes.push_back(std::move(wish));
+    BP_TRY_ASSIGN(auto candidates, candidates_of(around, stream));
+    wishes.push_back({.candidates = std::move(candidates), .load = stream.load_bytes()});
   }
   return choose_homes(wishes);
 }

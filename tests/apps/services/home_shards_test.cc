@@ -19,7 +19,7 @@ HomeWish anywhere(uint64_t load, Homes candidates = {0, 1}) {
   return {.candidates = std::move(candidates), .load = load};
 }
 
-HomeWish fixed_at(uint32_t shard, uint64_t load) { return {.shard = shard, .load = load}; }
+HomeWish fixed_at(uint32_t shard, uint64_t load) { return anywhere(load, {shard}); }
 
 uint64_t load_of_fullest(const std::vector<HomeWish>& parts, const Homes& homes) {
   std::vector<uint64_t> loads(1 + *std::max_element(homes.begin(), homes.end()));
