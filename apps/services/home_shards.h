@@ -20,7 +20,7 @@ namespace bedplate {
 // status page and /metrics afterwards.
 inline constexpr const char* kHomeLabel = "shard";
 
-// The wishes of a part. Of two equally loaded candidates, the earlier is chosen.
+// The wishes of a part. The earlier of two equally loaded candidates is chosen.
 struct HomeWish {
   std::vector<uint32_t> candidates = {};
   uint64_t load = 1;  // in any unit, the same for all parts
