@@ -24,11 +24,16 @@ std::string known_keys(const ConfigurationTable& table, const std::string& label
   };
   for (const ConfigurationKey& key : table.keys()) add(key.name(), key.name());
   for (const auto& child : table.children()) add(child.own_name(), child.label());
-  const std::string all = guess + label + " may have: " + list;
+  std::string all = guess + label + " may have: " + list;
+  if (all.size() < sizeof Error::cure) return all;
+  if (!guess.empty()) {
+    guess.pop_back();  // the blank
+    return guess;
+  }
   // A list that was cut off would look complete.
-  if (guess.empty() || all.size() < sizeof Error::cure) return all;
-  guess.pop_back();  // the blank
-  return guess;
+  constexpr std::string_view kMore = ", ...";
+  all.resize(all.rfind(", ", sizeof Error::cure - 1 - kMore.size()));
+  return all.append(kMore);
 }
 
 // An unknown table may belong to a service that another program has.

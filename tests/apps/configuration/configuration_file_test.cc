@@ -225,7 +225,7 @@ TEST(ConfigurationFile, DocumentedDefaultsAreTheOnesThatApply) {
     STRCMP_EQUAL(expected.c_str(), (described(written) + described_init(written)).c_str());
     ++checked;
   }
-  LONGS_EQUAL(117, checked);
+  LONGS_EQUAL(118, checked);
 }
 
 TEST(ConfigurationFile, DocumentedExamplesAreGood) {

@@ -203,7 +203,7 @@ TEST(Configuration, RefusesUnknownKeys) {
           "requests_per_connection, "
           "handshake_timeout_ms, client_timeout_s, tls_certificate, tls_key, "
           "tls_client_authorities, tls_shared_keys, plain_text, [blockd.ceph], "
-          "[[blockd.volume]], [[blockd.tenant]], [[blockd.listener]]",
+          "[[blockd.volume]], [[blockd.tenant]], ...",
           8, "[blockd]\nport = 1");
   REFUSED(
       "f:13:1: unknown key \"readonly\"; did you mean \"read_only\"? [[blockd.volume]] may "
