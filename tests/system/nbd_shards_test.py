@@ -43,7 +43,7 @@ def nbdcopy_with_many_connections(box, sockets, transport):
     need_tools("nbdcopy")
     appliance = start(box, sockets)
     image = box.write("disk.img", pattern("disk", 64 * MIB))
-    many = ["--connections=8", "--threads=2", "--requests=32"]
+    many = ["--connections=8", "--threads=8", "--requests=32"]
     box.run("nbdcopy", *many, image, appliance.uri(transport))
     box.run("nbdcopy", *many, appliance.uri(transport), "back.img")
     box.run("cmp", image, "back.img")
@@ -82,8 +82,8 @@ def tls_on_both(box, sockets):
     need_tools("nbdcopy")
     appliance = start(box, sockets, tls_shared_keys=secret(box, "keys.psk", KEY_LINE))
     image = box.write("disk.img", pattern("disk", 64 * MIB))
-    box.run("nbdcopy", "--connections=8", image, key_uri(appliance))
-    box.run("nbdcopy", "--connections=8", key_uri(appliance), "back.img")
+    box.run("nbdcopy", "--connections=8", "--threads=8", image, key_uri(appliance))
+    box.run("nbdcopy", "--connections=8", "--threads=8", key_uri(appliance), "back.img")
     box.run("cmp", image, "back.img")
     expect_true(appliance.blockd("tls_handshakes") >= 16, "the sum of the handshakes")
     expect(sum(on_each(appliance, "tls_handshakes", "tls")), appliance.blockd("tls_handshakes"),
