@@ -18,7 +18,7 @@
 #define BP_VERSION (BP_VERSION_MAJOR * 0x10000u + BP_VERSION_MINOR * 0x100u + BP_VERSION_PATCH)
 
 /* Raised by one whenever compiled programs must be compiled again; CONTRIBUTING.md says when. */
-#define BP_INTERFACE 1
+#define BP_INTERFACE 2
 
 #define BP_INTERFACE_SYMBOL_OF_(number) \
   bedplate_interface_##number##_compile_again_with_the_headers_of_this_archive
