@@ -13,7 +13,7 @@ namespace bedplate::relay {
 struct alignas(kCacheLineBytes) StreamCounters {
   Counter packets;
   Counter bytes;
-  Counter rate_peak;
+  Counter rate_peak_bytes;
   Counter lost;
   Counter duplicates;
   Counter late;
@@ -54,7 +54,9 @@ inline void describe(CounterTable& table, StreamCounters& c) {
       .at_a_glance("packets");
   table.counter("bytes", c.bytes, "bytes", "Bytes of transport stream in them.")
       .at_a_glance("bytes");
-  table.gauge("rate_peak", c.rate_peak, "bytes", "The most of these bytes in one second.")
+  table
+      .gauge("rate_peak_bytes", c.rate_peak_bytes, "bytes",
+             "The most of these bytes in one second.")
       .peak_of("stream.rate_bytes", "Its shard may get more streams than it can serve.");
   table.counter("lost", c.lost, "packets", "Packets missing on all legs and not recovered in time.")
       .at_a_glance("lost")

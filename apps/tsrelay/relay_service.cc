@@ -320,7 +320,8 @@ Result<void> RelayService::create_stream(ServiceContext& context, uint32_t index
   instance.look.function = [](void* self) noexcept {
     auto& its = *static_cast<Instance*>(self);
     its.stream.look_for_missing(its.loop->now_ns());
-    its.counters->rate_peak.set(its.rate.look(its.counters->bytes.read(), its.loop->now_ns()));
+    its.counters->rate_peak_bytes.set(
+        its.rate.look(its.counters->bytes.read(), its.loop->now_ns()));
     for (const auto& recording : its.recordings) recording->tell();
     const auto is_there = [](const auto& reader) { return reader->is_there(); };
     its.counters->readers.set(
