@@ -382,7 +382,7 @@ build/fuzz/transport/dpdk/% build/fuzz/tests/fuzz/net_fuzz.o: CPPFLAGS += $(DPDK
 $(FUZZ_OBJECTS): build/fuzz/%.o: %.cc $(BUILD_FILES) | $(FETCHED) $(GENERATED)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  FUZZ $@")
-	$(Q)clang++ $(CPPFLAGS) -std=c++20 -g -O1 -DBP_DEBUG=1 -MMD -MP \
+	$(Q)clang++ $(CPPFLAGS) -std=c++20 -g1 -O1 -DBP_DEBUG=1 -MMD -MP \
 	  -fsanitize=fuzzer-no-link,address,undefined -c -o $@ $<
 -include $(FUZZ_OBJECTS:.o=.d)
 build/fuzz/libfuzzed.a: $(FUZZED_SOURCES:%.cc=build/fuzz/%.o)
