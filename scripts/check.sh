@@ -68,7 +68,7 @@ beside polled /usr/bin/python3 tests/guest/polled_test.py
 beside power /usr/bin/python3 tests/power/power_test.py
 beside ports-vfio /usr/bin/python3 tests/guest/ports_vfio_test.py
 for name in nbd kvd tsrelay tls http control net; do
-  beside "fuzz-$name" make --no-print-directory FUZZ="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-10}" \
+  beside "fuzz-$name" make --no-print-directory FUZZ="$name" FUZZ_SECONDS="${FUZZ_SECONDS:-5}" \
     fuzz-run
 done
 # The system tests look at this machine's appliances; the following tests start some of their own.
